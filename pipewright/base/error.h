@@ -1,0 +1,40 @@
+#pragma once
+
+#include <source_location>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace pipewright {
+
+/// Base of everything pipewright throws. The message reads `[where] what, with its values; what to do`.
+class Error : public std::runtime_error {
+ public:
+  Error(std::string_view where, std::string_view what);
+};
+
+/// The user's input is wrong: an option, a file, a size. The program exits with 2.
+class InvalidArgument : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A Program cannot run. The message's first line is the reason; the grid with the wrong step
+/// marked follows.
+class ScheduleError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A promise of pipewright's own code does not hold: our bug, never the user's.
+class InternalError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Throws InternalError with the place of the call unless `holds`. For our own mistakes only: what a
+/// user may get wrong is answered with InvalidArgument.
+void internal_check(bool holds, const char* what,
+                    std::source_location at = std::source_location::current());
+
+}  // namespace pipewright

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "pipewright/ir/program.h"
+
+namespace pipewright {
+
+/// Accepts a Program only if it can run and does all the work of a step:
+/// - every stage's F, and its B or its I and W, of every micro-batch exactly once (a forward-only
+///   Program: F alone), on the rank that owns the stage, after what it depends on;
+/// - backwards of a stage in increasing micro-batch order, so that gradients add up in one order;
+/// - R at most once, between F and the backward; REDUCE and STEP at most once a stage, after its
+///   backwards, STEP after REDUCE, and on all stages or none;
+/// - where it is lowered, every tensor that changes rank is sent once and received once;
+/// - no deadlock, neither with sends that return at once nor with sends that block until received.
+///
+/// Throws ScheduleError: the reason in one line (duplicate, missing, wrong rank, waits for itself with
+/// the cycle), then the grid with the step marked. Linear in the instructions.
+void validate(const Program& program);
+
+}  // namespace pipewright

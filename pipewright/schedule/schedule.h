@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pipewright/ir/program.h"
+
+namespace pipewright {
+
+struct ScheduleSpec {
+  std::string name;
+  int ranks = 1;
+  int micro_batches = 1;
+  int chunks = 0;  // stages a rank; 0: the schedule's default
+};
+
+/// What there is to know about a schedule without running it.
+struct ScheduleInfo {
+  std::string_view name;
+  std::string_view summary;  // one line for tables and --help
+  int default_chunks = 1;
+  int most_chunks = 1;          // default_chunks .. most_chunks may be asked for
+  bool splits_backward = false;  // writes I and W instead of B
+  Program (*make)(const ScheduleSpec& spec);
+};
+
+/// All of them, in the order in which they are listed to people.
+const std::vector<ScheduleInfo>& all_schedules();
+
+/// Throws InvalidArgument listing the names there are.
+const ScheduleInfo& find_schedule(std::string_view name);
+
+/// The compute-only Program of one step: a pure function of the spec. Any ranks >= 1 and micro-batches
+/// >= 1, fewer micro-batches than ranks too. Every stage's micro-batches are backpropagated in
+/// increasing order. Throws InvalidArgument for an unknown name or a size that is out of range.
+Program make_schedule(const ScheduleSpec& spec);
+
+}  // namespace pipewright
