@@ -7,7 +7,8 @@
 
 namespace pipewright {
 
-/// Base of everything pipewright throws. The message reads `[where] what, with its values; what to do`.
+/// Base of everything pipewright throws. The message reads `[where] what, with its values; what to
+/// do`.
 class Error : public std::runtime_error {
  public:
   Error(std::string_view where, std::string_view what);
@@ -32,8 +33,8 @@ class InternalError : public Error {
   using Error::Error;
 };
 
-/// Throws InternalError with the place of the call unless `holds`. For our own mistakes only: what a
-/// user may get wrong is answered with InvalidArgument.
+/// Throws InternalError with the place of the call unless `holds`. For our own mistakes only: what
+/// a user may get wrong is answered with InvalidArgument.
 void internal_check(bool holds, const char* what,
                     std::source_location at = std::source_location::current());
 

@@ -33,8 +33,9 @@ void write_file(const std::string& path, std::string_view contents, std::string_
   if (out) out.write(contents.data(), static_cast<std::streamsize>(contents.size()));
   out.close();
   if (!out) {
-    throw InvalidArgument(where, fmt::format("cannot write '{}': {}; check the folder and its space",
-                                             path, std::strerror(errno)));
+    throw InvalidArgument(where,
+                          fmt::format("cannot write '{}': {}; check the folder and its space", path,
+                                      std::strerror(errno)));
   }
 }
 

@@ -7,7 +7,8 @@
 
 namespace pipewright {
 
-/// What an instruction does. The Program, the simulator and the measured Timeline share these words.
+/// What an instruction does. The Program, the simulator and the measured Timeline share these
+/// words.
 enum class Kind : std::uint8_t {
   kForward,
   kBackward,        // the whole backward
@@ -23,9 +24,9 @@ enum class Kind : std::uint8_t {
 };
 
 inline constexpr std::array kAllKinds = {
-    Kind::kForward,    Kind::kBackward,    Kind::kBackwardInput, Kind::kBackwardWeight,
-    Kind::kRecompute,  Kind::kSendForward, Kind::kRecvForward,   Kind::kSendBackward,
-    Kind::kRecvBackward, Kind::kReduce,    Kind::kStep};
+    Kind::kForward,      Kind::kBackward,    Kind::kBackwardInput, Kind::kBackwardWeight,
+    Kind::kRecompute,    Kind::kSendForward, Kind::kRecvForward,   Kind::kSendBackward,
+    Kind::kRecvBackward, Kind::kReduce,      Kind::kStep};
 
 /// The name in text, CSV and pictures: F, B, I, W, R, SEND_F, RECV_F, SEND_B, RECV_B, REDUCE, STEP.
 std::string_view kind_name(Kind kind);

@@ -35,8 +35,7 @@ std::int64_t parse_bytes(std::string_view text, std::string_view what) {
   const std::string_view body = trimmed(text);
   double number = 0;
   const auto [end, status] = std::from_chars(body.data(), body.data() + body.size(), number);
-  const std::string_view unit =
-      trimmed(body.substr(static_cast<std::size_t>(end - body.data())));
+  const std::string_view unit = trimmed(body.substr(static_cast<std::size_t>(end - body.data())));
   for (const auto& [name, factor] : kByteUnits) {
     if (status != std::errc() || unit != name) continue;
     const double bytes = number * factor;

@@ -5,8 +5,8 @@
 
 namespace pipewright {
 
-/// What one micro-batch costs on one stage. Times are in any one unit; bytes may be fractions where a
-/// rank's share was divided by its chunks.
+/// What one micro-batch costs on one stage. Times are in any one unit; bytes may be fractions where
+/// a rank's share was divided by its chunks.
 struct StageCost {
   double forward = 0;
   double backward = 0;         // the whole backward, where it is not split
@@ -16,8 +16,8 @@ struct StageCost {
   double reduce = 0;  // once a step
   double step = 0;    // once a step
 
-  double activation_bytes = 0;  // held from the forward to the backward (or its input half)
-  double boundary_bytes = 0;    // held from the forward to R, where the stage recomputes
+  double activation_bytes = 0;   // held from the forward to the backward (or its input half)
+  double boundary_bytes = 0;     // held from the forward to R, where the stage recomputes
   double weight_half_bytes = 0;  // held from the input half to the weight half
 };
 
@@ -33,8 +33,8 @@ struct StepCosts {
   LinkCost link;
 };
 
-/// A rank's whole share of the model for one micro-batch, as `pipewright simulate` takes it: every rank
-/// the same, every chunk an equal part.
+/// A rank's whole share of the model for one micro-batch, as `pipewright simulate` takes it: every
+/// rank the same, every chunk an equal part.
 struct UniformShare {
   double forward = 1;
   double backward = 2;

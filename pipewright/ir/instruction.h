@@ -17,7 +17,8 @@ struct MicroBatch {
 };
 
 /// One instruction of a rank's list: 8 bytes, since a Program may have tens of millions.
-/// Text form: stage, kind, micro-batch (`0F3`, `1SEND_F3`); REDUCE and STEP have no micro-batch (`2STEP`).
+/// Text form: stage, kind, micro-batch (`0F3`, `1SEND_F3`); REDUCE and STEP have no micro-batch
+/// (`2STEP`).
 class Instruction {
  public:
   static constexpr int kMaxStage = (1 << 24) - 1;

@@ -9,12 +9,12 @@
 
 namespace pipewright {
 
-/// A training step: for every rank, the list of instructions it runs in order. No time lives here, and
-/// nothing else decides what a rank does next.
+/// A training step: for every rank, the list of instructions it runs in order. No time lives here,
+/// and nothing else decides what a rank does next.
 struct Program {
-  std::string schedule;      // its name, for people
+  std::string schedule;  // its name, for people
   int num_micro_batches = 0;
-  bool forward_only = false;  // no backward is expected: inference
+  bool forward_only = false;   // no backward is expected: inference
   std::vector<int> placement;  // the rank of each stage
   std::vector<std::vector<Instruction>> ranks;
 

@@ -13,8 +13,8 @@ namespace pipewright {
 /// - where it is lowered, every tensor that changes rank is sent once and received once;
 /// - no deadlock, neither with sends that return at once nor with sends that block until received.
 ///
-/// Throws ScheduleError: the reason in one line (duplicate, missing, wrong rank, waits for itself with
-/// the cycle), then the grid with the step marked. Linear in the instructions.
+/// Throws ScheduleError: the reason in one line (duplicate, missing, wrong rank, waits for itself
+/// with the cycle), then the grid with the step marked. Linear in the instructions.
 void validate(const Program& program);
 
 }  // namespace pipewright

@@ -20,9 +20,11 @@ struct ScheduleInfo {
   std::string_view name;
   std::string_view summary;  // one line for tables and --help
   int default_chunks = 1;
-  int most_chunks = 1;          // default_chunks .. most_chunks may be asked for
+  int least_chunks = 1;
+  int most_chunks = 1;
   bool splits_backward = false;  // writes I and W instead of B
-  Program (*make)(const ScheduleSpec& spec);
+  bool forward_only = false;
+  Program (*make)(const ScheduleSpec& spec) = nullptr;
 };
 
 /// All of them, in the order in which they are listed to people.
@@ -31,7 +33,8 @@ const std::vector<ScheduleInfo>& all_schedules();
 /// Throws InvalidArgument listing the names there are.
 const ScheduleInfo& find_schedule(std::string_view name);
 
-/// The compute-only Program of one step: a pure function of the spec. Any ranks >= 1 and micro-batches
+/// The compute-only Program of one step: a pure function of the spec. Any ranks >= 1 and
+/// micro-batches
 /// >= 1, fewer micro-batches than ranks too. Every stage's micro-batches are backpropagated in
 /// increasing order. Throws InvalidArgument for an unknown name or a size that is out of range.
 Program make_schedule(const ScheduleSpec& spec);

@@ -1,0 +1,118 @@
+#include "pipewright/schedule/schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <climits>
+
+#include "pipewright/base/error.h"
+#include "pipewright/schedule/makers.h"
+
+namespace pipewright {
+namespace {
+
+constexpr int kMostChunks = 1024;
+constexpr std::int64_t kMostInstructions = std::int64_t{1} << 32;
+
+std::string known_names() {
+  std::string names;
+  for (const ScheduleInfo& info : all_schedules()) {
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", info.name);
+  }
+  return names;
+}
+
+void check_sizes(const ScheduleSpec& spec, const ScheduleInfo& info) {
+  const auto refuse = [](const std::string& why) { throw InvalidArgument("schedule", why); };
+  if (spec.ranks < 1)
+    refuse(fmt::format("cannot run on {} ranks; use --ranks 1 or more", spec.ranks));
+  if (spec.micro_batches < 1) {
+    refuse(fmt::format("cannot run {} micro-batches; use --micro-batches 1 or more",
+                       spec.micro_batches));
+  }
+  if (spec.chunks < info.least_chunks || spec.chunks > info.most_chunks) {
+    const std::string range = info.least_chunks == info.most_chunks
+                                  ? fmt::format("exactly {}", info.most_chunks)
+                                  : fmt::format("{} to {}", info.least_chunks, info.most_chunks);
+    refuse(fmt::format("{} runs {} chunk{} a rank, not {}{}", info.name, range,
+                       info.most_chunks == 1 ? "" : "s", spec.chunks,
+                       info.most_chunks == 1 ? "; interleaved-1f1b runs several" : ""));
+  }
+  const std::int64_t stages = std::int64_t{spec.ranks} * spec.chunks;
+  if (stages > Instruction::kMaxStage || spec.micro_batches > Instruction::kMaxMicroBatch ||
+      stages * spec.micro_batches > kMostInstructions / 3) {
+    refuse(fmt::format("{} ranks of {} chunks with {} micro-batches are more than {} instructions",
+                       spec.ranks, spec.chunks, spec.micro_batches, kMostInstructions));
+  }
+}
+
+}  // namespace
+
+const std::vector<ScheduleInfo>& all_schedules() {
+  static const std::vector<ScheduleInfo> kSchedules = {
+      {.name = "gpipe",
+       .summary = "all forwards, then all backwards",
+       .most_chunks = kMostChunks,
+       .make = make_gpipe},
+      {.name = "1f1b",
+       .summary = "one forward, one backward: the same bubble, bounded memory",
+       .make = make_1f1b},
+      {.name = "interleaved-1f1b",
+       .summary = "1f1b over several chunks a rank: a smaller bubble, more messages",
+       .default_chunks = 2,
+       .most_chunks = kMostChunks,
+       .make = make_interleaved_1f1b},
+      {.name = "zb-h1",
+       .summary = "split backward fills the bubble, within 1f1b's memory",
+       .splits_backward = true,
+       .make = make_zb_h1},
+      {.name = "zb-h2",
+       .summary = "split backward, no bubble on a rank, twice 1f1b's memory",
+       .splits_backward = true,
+       .make = make_zb_h2},
+      {.name = "zb-v",
+       .summary =
+           "split backward, two chunks in a V: no bubble on a rank, 1f1b's most memory on all",
+       .default_chunks = 2,
+       .least_chunks = 2,
+       .most_chunks = 2,
+       .splits_backward = true,
+       .make = make_zb_v},
+      {.name = "forward-only",
+       .summary = "inference",
+       .most_chunks = kMostChunks,
+       .forward_only = true,
+       .make = make_forward_only},
+  };
+  return kSchedules;
+}
+
+const ScheduleInfo& find_schedule(std::string_view name) {
+  for (const ScheduleInfo& info : all_schedules()) {
+    if (info.name == name) return info;
+  }
+  throw InvalidArgument("schedule", fmt::format("'{}' is no schedule; there are {}",
+                                                name.substr(0, 40), known_names()));
+}
+
+Program make_schedule(const ScheduleSpec& spec) {
+  const ScheduleInfo& info = find_schedule(spec.name);
+  ScheduleSpec full = spec;
+  if (full.chunks == 0) full.chunks = info.default_chunks;
+  check_sizes(full, info);
+  Program program = info.make(full);
+  program.schedule = info.name;
+  program.num_micro_batches = full.micro_batches;
+  program.forward_only = info.forward_only;
+  return program;
+}
+
+std::vector<int> looped_placement(int ranks, int chunks) {
+  std::vector<int> placement(static_cast<std::size_t>(ranks) * static_cast<std::size_t>(chunks));
+  for (std::size_t stage = 0; stage < placement.size(); ++stage) {
+    placement[stage] = static_cast<int>(stage) % ranks;
+  }
+  return placement;
+}
+
+}  // namespace pipewright
