@@ -147,7 +147,7 @@ std::string write_csv(const Program& program) {
   const bool aligned = !program.is_lowered();
   std::vector<std::string> rows(program.ranks.size());
   std::vector<std::int64_t> cells(program.ranks.size());
-  Walk walk(program, Sends::kReturnAtOnce);
+  Walk walk(program, Sends::kReturnAtOnce, WalkOrder::kRounds);
   while (const auto visit = walk.next()) {
     std::string& row = rows[visit->rank];
     std::int64_t& cell = cells[visit->rank];

@@ -347,7 +347,7 @@ std::optional<Place> find_lacked(const Program& program, Instruction lacked) {
 }
 
 void check_deadlock(const Program& program, Sends sends) {
-  Walk walk(program, sends);
+  Walk walk(program, sends, WalkOrder::kRankByRank);
   while (walk.next()) {
   }
   if (!walk.finished()) report_deadlock(program, walk, sends);

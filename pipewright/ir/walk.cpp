@@ -78,9 +78,10 @@ Instruction partner(Instruction at) {
 
 }  // namespace
 
-Walk::Walk(const Program& program, Sends sends)
+Walk::Walk(const Program& program, Sends sends, WalkOrder order)
     : program_(&program),
       sends_(sends),
+      order_(order),
       lowered_(program.is_lowered()),
       crosses_(program.placement.size()),
       done_(num_cells(program)),
@@ -96,11 +97,15 @@ Walk::Walk(const Program& program, Sends sends)
   round_ = -1;
 }
 
+/// Micro-batch by micro-batch: ranks at work at the same time are then neighbours in memory, and a
+/// number of micro-batches that is a power of two does not put them all into the same lines of the
+/// cache.
+std::size_t Walk::cell(int stage, int micro_batch) const {
+  return static_cast<std::size_t>(micro_batch) * crosses_.size() + static_cast<std::size_t>(stage);
+}
+
 bool Walk::done(Kind kind, int stage, int micro_batch) const {
-  const auto cell =
-      static_cast<std::size_t>(stage) * static_cast<std::size_t>(program_->num_micro_batches) +
-      static_cast<std::size_t>(micro_batch);
-  return (done_[cell] & bit_of(kind)) != 0;
+  return (done_[cell(stage, micro_batch)] & bit_of(kind)) != 0;
 }
 
 /// What must be there before the instruction, on its own rank or, where the Program has no sends,
@@ -164,39 +169,58 @@ void Walk::offer(std::size_t rank) {
   then_.push_back(rank);
 }
 
-std::optional<Walk::Visit> Walk::next() {
+/// The stage of another instruction that may have waited for this one; -1: none.
+int Walk::waiting_stage(Instruction at) const {
+  const int s = at.stage();
+  switch (at.kind()) {
+    case Kind::kForward: return s + 1 < program_->num_stages() && !crosses(s) ? s + 1 : -1;
+    case Kind::kBackward:
+    case Kind::kBackwardInput: return s > 0 && !crosses(s - 1) ? s - 1 : -1;
+    case Kind::kSendForward: return s + 1 < program_->num_stages() ? s + 1 : -1;
+    case Kind::kSendBackward: return s - 1;
+    default: return -1;
+  }
+}
+
+bool Walk::turn_to_next_rank() {
   if (cursor_ == now_.size()) {
-    if (then_.empty()) return std::nullopt;
+    if (then_.empty()) return false;
     now_.swap(then_);
     then_.clear();
-    if (!std::is_sorted(now_.begin(), now_.end())) std::sort(now_.begin(), now_.end());
+    if (order_ == WalkOrder::kRounds) std::sort(now_.begin(), now_.end());
     cursor_ = 0;
     ++round_;
   }
-  const std::size_t rank = now_[cursor_++];
-  const auto& list = program_->ranks[rank];
-  const Instruction at = list[positions_[rank]];
+  rank_ = now_[cursor_++];
+  return true;
+}
+
+/// Offers the ranks that may have waited for what was just run, or for its rank to come where it is
+/// now.
+void Walk::poke_waiting(Instruction at) {
+  if (const int stage = waiting_stage(at); stage >= 0) offer(rank_of(stage));
+  const auto& list = program_->ranks[rank_];
+  if (sends_ == Sends::kReturnAtOnce || positions_[rank_] == list.size()) return;
+  const Instruction upcoming = list[positions_[rank_]];
+  if (!is_send(upcoming.kind()) && !is_recv(upcoming.kind())) return;
+  const int stage = partner(upcoming).stage();
+  if (stage >= 0 && stage < program_->num_stages()) offer(rank_of(stage));
+}
+
+std::optional<Walk::Visit> Walk::next() {
+  if (!goes_on_ && !turn_to_next_rank()) return std::nullopt;
+  const auto& list = program_->ranks[rank_];
+  const Instruction at = list[positions_[rank_]];
   if (!is_once_a_step(at.kind())) {
-    const auto cell = static_cast<std::size_t>(at.stage()) *
-                          static_cast<std::size_t>(program_->num_micro_batches) +
-                      static_cast<std::size_t>(at.micro_batch());
-    done_[cell] = static_cast<std::uint8_t>(done_[cell] | bit_of(at.kind()));
+    std::uint8_t& marks = done_[cell(at.stage(), at.micro_batch())];
+    marks = static_cast<std::uint8_t>(marks | bit_of(at.kind()));
   }
-  queued_[rank] = 0;
-  if (++positions_[rank] == list.size()) --num_left_;
-  offer(rank);
-  // Who may have waited for it, or for this rank to come where it is now: a neighbour of its stage,
-  // or the partner of its next message.
-  if (at.stage() > 0) offer(rank_of(at.stage() - 1));
-  if (at.stage() + 1 < program_->num_stages()) offer(rank_of(at.stage() + 1));
-  if (sends_ == Sends::kBlockUntilReceived && positions_[rank] < list.size()) {
-    const Instruction upcoming = list[positions_[rank]];
-    if (is_send(upcoming.kind()) || is_recv(upcoming.kind())) {
-      const int stage = partner(upcoming).stage();
-      if (stage >= 0 && stage < program_->num_stages()) offer(rank_of(stage));
-    }
-  }
-  return Visit{at, rank, round_};
+  if (++positions_[rank_] == list.size()) --num_left_;
+  goes_on_ = order_ == WalkOrder::kRankByRank && positions_[rank_] < list.size() && !lacks(rank_);
+  queued_[rank_] = goes_on_ ? 1 : 0;
+  if (!goes_on_) offer(rank_);
+  poke_waiting(at);
+  return Visit{at, rank_, round_};
 }
 
 }  // namespace pipewright

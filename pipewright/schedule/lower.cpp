@@ -54,7 +54,7 @@ Program lower_sends(const Program& program) {
     lowered.ranks[static_cast<std::size_t>(from_rank)].emplace_back(send, Stage{i.stage()}, m);
     lowered.ranks[static_cast<std::size_t>(to_rank)].emplace_back(recv, Stage{to}, m);
   };
-  Walk walk(program, Sends::kReturnAtOnce);
+  Walk walk(program, Sends::kReturnAtOnce, WalkOrder::kRounds);
   while (const auto visit = walk.next()) {
     const Instruction i = visit->instruction;
     lowered.ranks[visit->rank].push_back(i);

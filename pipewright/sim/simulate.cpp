@@ -27,7 +27,7 @@ struct Memory {
 
 /// When an input comes to its stage, and since when it was on the link.
 struct Arrivals {
-  std::vector<double> at;    // by stage and micro-batch
+  std::vector<double> at;    // by cell()
   std::vector<double> from;  // the same; empty where links cost nothing
 };
 
@@ -50,8 +50,8 @@ class Simulator {
   }
 
   Simulation run() {
-    Walk walk(program_,
-              Sends::kReturnAtOnce);  // checks the sizes before anything is reserved for them
+    // The walk checks the sizes before anything is reserved for them.
+    Walk walk(program_, Sends::kReturnAtOnce, WalkOrder::kRankByRank);
     prepare_arrivals();
     while (const auto visit = walk.next()) take(visit->instruction, visit->rank);
     if (!walk.finished()) {
@@ -71,6 +71,13 @@ class Simulator {
     timeline.name = program_.schedule;
     timeline.ranks.resize(program_.ranks.size());
     timeline.memory.resize(program_.ranks.size());
+    for (std::size_t rank = 0; rank < program_.ranks.size(); ++rank) {
+      const auto& list = program_.ranks[rank];
+      const auto messages = std::count_if(list.begin(), list.end(), [](Instruction i) {
+        return is_send(i.kind()) || is_recv(i.kind());
+      });
+      timeline.ranks[rank].reserve(list.size() - static_cast<std::size_t>(messages));
+    }
   }
 
   void prepare_arrivals() {
@@ -101,9 +108,9 @@ class Simulator {
     link_free_at_.resize(ids.size());
   }
 
-  std::size_t cell(int stage, int micro_batch) const {
-    return static_cast<std::size_t>(stage) * static_cast<std::size_t>(program_.num_micro_batches) +
-           static_cast<std::size_t>(micro_batch);
+  std::size_t cell(int stage, int micro_batch) const {  // as in Walk: micro-batch by micro-batch
+    return static_cast<std::size_t>(micro_batch) * program_.placement.size() +
+           static_cast<std::size_t>(stage);
   }
 
   void take(Instruction i, std::size_t rank) {
@@ -233,7 +240,7 @@ class Simulator {
   std::vector<Memory> memory_;   // by rank
   Arrivals forward_;
   Arrivals backward_;
-  std::vector<char> recomputed_;  // by stage and micro-batch; empty where nothing is
+  std::vector<char> recomputed_;  // by cell(); empty where nothing is
   std::vector<Boundary> links_;   // by boundary
   std::vector<double> link_free_at_;
   Simulation result_;
