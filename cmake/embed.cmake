@@ -1,5 +1,5 @@
 # pipewright_embed(target input output): makes `output`, to be included as the body of a string constant,
-# from the text file `input`. Kept as a raw string in pieces, since compilers bound the length of one.
+# from the text file `input`, byte for byte.
 function(pipewright_embed target input output)
   set(in ${CMAKE_CURRENT_SOURCE_DIR}/${input})
   set(out ${CMAKE_CURRENT_BINARY_DIR}/generated/pipewright/${output})

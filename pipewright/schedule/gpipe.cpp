@@ -3,7 +3,7 @@
 
 namespace pipewright {
 
-// 3 ranks, 3 micro-batches; backward takes twice as long as forward (B0 is drawn as 0 0):
+// 3 ranks, 3 micro-batches; backward takes twice as long as forward:
 //
 //     rank 0  F0 F1 F2  .  .  .  .  .  . B0 B0 B1 B1 B2 B2
 //     rank 1   . F0 F1 F2  .  .  . B0 B0 B1 B1 B2 B2

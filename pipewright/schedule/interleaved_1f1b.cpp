@@ -9,7 +9,7 @@ namespace pipewright {
 // backward 2; small letters are the second chunk:
 //
 //     rank 0  F0 F1 f0 f1 F2  . b0 b0 F3 b1 b1 f2 B0 B0 f3 B1 B1  . b2 b2  . b3 b3 B2 B2 B3 B3
-//     rank 1   . F0 F1 f0 b0 b0 f1 b1 b1 F2 B0 B0 F3 B1 B1 f2 b2 b2 f3 b3 b3  . B2 B2 B3 B3
+//     rank 1   . F0 F1 f0 b0 b0 f1 b1 b1 F2 B0 B0 F3 B1 B1 f2 b2 b2 f3 b3 b3 B2 B2 B3 B3
 //
 // Micro-batches go in groups of `ranks`: a group passes the first chunk, then the second, and so
 // on. A rank warms up until its first backward can come, then alternates. The bubble is that of

@@ -73,12 +73,17 @@ Program lower_sends(const Program& program) {
 Program lower_reduce(const Program& program) {
   Program lowered = without_lists(program);
   for (std::size_t rank = 0; rank < program.ranks.size(); ++rank) {
-    for (const Instruction i : program.ranks[rank]) {
+    const auto& list = program.ranks[rank];
+    for (std::size_t step = 0; step < list.size(); ++step) {
+      const Instruction i = list[step];
       lowered.ranks[rank].push_back(i);
       const bool makes_weights = i.kind() == Kind::kBackward || i.kind() == Kind::kBackwardWeight;
-      if (makes_weights && i.micro_batch() + 1 == program.num_micro_batches) {
-        lowered.ranks[rank].emplace_back(Kind::kReduce, Stage{i.stage()});
+      if (!makes_weights || i.micro_batch() + 1 < program.num_micro_batches) continue;
+      // The gradient that another rank waits for goes first.
+      if (step + 1 < list.size() && list[step + 1].kind() == Kind::kSendBackward) {
+        lowered.ranks[rank].push_back(list[++step]);
       }
+      lowered.ranks[rank].emplace_back(Kind::kReduce, Stage{i.stage()});
     }
   }
   return lowered;

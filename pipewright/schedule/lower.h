@@ -22,8 +22,8 @@ Program lower_recompute(const Program& program, RecomputePass pass);
 /// ScheduleError where the program cannot run, InvalidArgument where it has sends already.
 Program lower_sends(const Program& program);
 
-/// Adds REDUCE right after the last backward of every stage, so that it overlaps what is left of
-/// the others.
+/// Adds REDUCE right after the last backward of every stage (and the send of its gradient), so that
+/// it overlaps what is left of the other stages.
 Program lower_reduce(const Program& program);
 
 /// Adds STEP for every stage of a rank at the end of its list.

@@ -12,7 +12,7 @@ namespace pipewright {
 namespace {
 
 constexpr int kMostChunks = 1024;
-constexpr std::int64_t kMostInstructions = std::int64_t{1} << 32;
+constexpr std::int64_t kMostInstructions = std::int64_t{1} << 28;
 
 std::string known_names() {
   std::string names;

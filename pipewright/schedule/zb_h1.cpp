@@ -7,8 +7,8 @@ namespace pipewright {
 
 // 3 ranks, 4 micro-batches; F, I and W take 1 each:
 //
-//     rank 0  F0 F1 F2  .  . I0 W0 F3 I1 W1  . I2 W2  . I3 W3
-//     rank 1   . F0 F1  . I0 F2 I1 W0 F3 I2 W1  . I3 W2 W3
+//     rank 0  F0 F1 F2  .  . I0 W0 F3 I1 W1 I2 W2 I3 W3
+//     rank 1   . F0 F1  . I0 F2 I1 W0 F3 I2 W1 I3 W2 W3
 //     rank 2   .  . F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 W2 W3
 //
 // 1f1b with the backward split: the input gradient goes on its way at once, the weight gradient of

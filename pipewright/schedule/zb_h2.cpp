@@ -7,7 +7,9 @@ namespace pipewright {
 
 // 3 ranks, 6 micro-batches; F, I and W take 1 each:
 //
-//     rank 0  F0 F1 F2 F3 F4 I0 W0 F5 I1 W1 I2 W2 ...
+//     rank 0  F0 F1 F2 F3 F4 I0 W0 F5 I1 W1 I2 W2 I3 W3 I4 W4 I5 W5
+//     rank 1   . F0 F1 F2 I0 F3 I1 F4 I2 W0 F5 I3 W1 I4 W2 I5 W3 W4 W5
+//     rank 2   .  . F0 I0 F1 I1 F2 I2 F3 I3 F4 I4 W0 F5 I5 W1 W2 W3 W4 W5
 //
 // H1 with a longer warm-up, which fills the gap before the first input gradient comes: rank r
 // starts with 2 (ranks - r) - 1 forwards and makes weight gradients 2 r micro-batches late. From

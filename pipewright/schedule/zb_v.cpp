@@ -9,7 +9,8 @@ namespace pipewright {
 // that the last stage is where the first one is. F, I and W of a chunk take 1 each; small letters
 // are the second chunk:
 //
-//     rank 0  (drawn by `pipewright simulate --schedule zb-v --ranks 2 --micro-batches 4 --text`)
+//     rank 0  F0 F1 F2 f0 i0 w0 f1 i1 w1 F3 I0 W0 f2 i2 w2 I1 W1 f3 i3 w3 I2 W2 I3 W3
+//     rank 1   . F0 f0 F1 f1 i0 w0 F2 I0 W0 f2 i1 w1 F3 I1 W1 f3 i2 w2 I2 i3 I3 W2 w3 W3
 //
 // On rank r of p:
 //   warm-up   2(p-r)-1 forwards of the first chunk; then r pairs of second, first chunk; then p-r

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -27,13 +28,14 @@ struct MemoryPoint {
 
 /// What happened in a step, rank by rank: predicted by the simulator or measured by the executor.
 struct Timeline {
-  std::string name;       // what is drawn, e.g. the schedule
-  std::string time_unit;  // "s" for seconds, "" where the user's own unit counts
-  std::vector<std::vector<Span>> ranks;          // by rank, in order of start, never overlapping
+  std::string name;                      // what is drawn, e.g. the schedule
+  std::string time_unit;                 // "s" for seconds, "" where the user's own unit counts
+  std::vector<std::vector<Span>> ranks;  // by rank, in order of start, never overlapping
   std::vector<std::vector<MemoryPoint>> memory;  // by rank, in order of time; empty: not known
 };
 
-/// Sums over one rank's spans.
+/// Sums over one rank's spans. Where sends and receives have a length (measured timelines only), it
+/// counts as link_wait: the rank waited for the link, it was not busy.
 struct RankTimes {
   double first_start = 0;
   double last_end = 0;
@@ -59,8 +61,8 @@ class StepTimes {
   void add(std::size_t rank, const Span& span) { ranks_[rank].add(span); }
 
   const std::vector<RankTimes>& ranks() const { return ranks_; }
-  double step_time() const;  // from the first start of any rank to the last end of any
-  double busy() const;       // summed over ranks
+  double step_time() const;        // from the first start of any rank to the last end of any
+  double busy() const;             // summed over ranks
   double bubble_fraction() const;  // 1 - busy / (ranks * step_time); 0 for an empty step
 
  private:

@@ -1,0 +1,279 @@
+// The program as somebody at a shell uses it: what it prints, writes and answers to mistakes.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "pipewright/base/file.h"
+#include "pipewright/cost/profile.h"
+
+namespace pipewright {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+struct Result {
+  int status = -1;
+  std::string out;
+  std::string err;
+};
+
+std::filesystem::path scratch() {
+  const auto folder =
+      std::filesystem::path(testing::TempDir()) / ("pipewright_cli_" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  return folder;
+}
+
+Result pipewright(const std::string& arguments) {
+  const std::string errors = scratch() / "stderr";
+  const std::string command = std::string(PIPEWRIGHT_PROGRAM) + " " + arguments + " 2>" + errors;
+  Result result;
+  FILE* pipe = popen(command.c_str(), "r");
+  std::array<char, 4096> buffer{};
+  while (const std::size_t size = fread(buffer.data(), 1, buffer.size(), pipe)) {
+    result.out.append(buffer.data(), size);
+  }
+  result.status = WEXITSTATUS(pclose(pipe));
+  result.err = read_file(errors, "test");
+  return result;
+}
+
+json json_of(const std::string& arguments) {
+  const Result result = pipewright(arguments + " --json");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  return json::parse(result.out);
+}
+
+TEST(Simulate, JsonHasTheKeysOfTheContract) {
+  const json out =
+      json_of("simulate --schedule 1f1b --ranks 4 --micro-batches 8 --activation-bytes 1KiB");
+  EXPECT_EQ(out.at("schedule"), "1f1b");
+  EXPECT_EQ(out.at("ranks"), 4);
+  EXPECT_EQ(out.at("chunks"), 1);
+  EXPECT_EQ(out.at("micro_batches"), 8);
+  EXPECT_EQ(out.at("instructions"), 64);
+  EXPECT_EQ(out.at("step_time"), 33);
+  EXPECT_NEAR(out.at("bubble_fraction").get<double>(), 3.0 / 11, 1e-12);
+  EXPECT_THAT(out.at("rank_span"), ElementsAre(33, 30, 27, 24));
+  EXPECT_THAT(out.at("peak_in_flight"), ElementsAre(4, 3, 2, 1));
+  EXPECT_THAT(out.at("peak_bytes"), ElementsAre(4096, 3072, 2048, 1024));
+}
+
+TEST(Simulate, AllIsOneObjectWithEverySchedule) {
+  const json out = json_of("simulate --schedule all --ranks 4 --micro-batches 8");
+  std::vector<std::string> names;
+  for (const auto& schedule : out.at("schedules")) names.push_back(schedule.at("schedule"));
+  EXPECT_THAT(names, ElementsAre("gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-h2", "zb-v",
+                                 "forward-only"));
+}
+
+TEST(Simulate, ATimeIsThatOfARanksWholeShare) {
+  EXPECT_EQ(
+      json_of(
+          "simulate --schedule interleaved-1f1b --chunks 4 --ranks 4 --micro-batches 8 --forward 4 "
+          "--backward 8")
+          .at("step_time"),
+      8 * 12 + 3 * 12 / 4);
+  EXPECT_EQ(
+      json_of(
+          "simulate --schedule zb-h1 --ranks 3 --micro-batches 6 --forward 2 --backward-input 3 "
+          "--backward-weight 1")
+          .at("step_time"),
+      6 * 6 + 2 * (2 + 3 - 1));
+  EXPECT_EQ(json_of("simulate --schedule 1f1b --ranks 2 --micro-batches 2 --backward-input 3 "
+                    "--backward-weight 1")
+                .at("step_time"),
+            3 * 5);
+}
+
+TEST(Simulate, RecomputeTradesTimeForBytes) {
+  const std::string common =
+      "simulate --schedule gpipe --ranks 2 --micro-batches 4 --activation-bytes 100 "
+      "--boundary-bytes 10";
+  const json plain = json_of(common);
+  const json recomputed = json_of(common + " --recompute");
+  EXPECT_THAT(plain.at("peak_bytes"), ElementsAre(400, 400));
+  EXPECT_THAT(recomputed.at("peak_bytes"), ElementsAre(130, 130));
+  EXPECT_GT(recomputed.at("step_time"), plain.at("step_time"));
+}
+
+TEST(Simulate, WritesEveryKindOfFile) {
+  const auto folder = scratch();
+  const Result result =
+      pipewright("simulate --schedule zb-v --ranks 2 --micro-batches 4 --html " +
+                 (folder / "t.html").string() + " --chrome " + (folder / "t.json").string() +
+                 " --svg " + (folder / "t.svg").string() + " --csv " + (folder / "t.csv").string());
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(read_file(folder / "t.html", "test"), HasSubstr("<!doctype html>"));
+  EXPECT_TRUE(json::parse(read_file(folder / "t.json", "test")).contains("traceEvents"));
+  EXPECT_THAT(read_file(folder / "t.svg", "test"), HasSubstr("<svg"));
+  EXPECT_THAT(read_file(folder / "t.csv", "test"), StartsWith("0F0,0F1,0F2,3F0,3I0,3W0"));
+}
+
+TEST(Simulate, ReadsBackTheCsvItWrote) {
+  const auto folder = scratch();
+  for (const std::string lowered : {"", " --lowered"}) {
+    const std::string path = folder / "back.csv";
+    json first =
+        json_of("simulate --schedule zb-v --ranks 3 --micro-batches 7 --csv " + path + lowered);
+    json second = json_of("simulate --from-csv " + path);
+    first.erase("schedule");
+    second.erase("schedule");
+    EXPECT_EQ(first, second);
+  }
+}
+
+TEST(Simulate, TellsWhatItLeftOutOfTorchsCsv) {
+  const std::string path = scratch() / "torch.csv";
+  write_file(path, "0UNSHARD,0F0,0B0,0RESHARD\n", "test");
+  const Result result = pipewright("simulate --json --from-csv " + path);
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(result.err, HasSubstr("1 RESHARD, 1 UNSHARD"));
+  EXPECT_EQ(json::parse(result.out).at("instructions"), 2);
+}
+
+TEST(Simulate, TakesAProfilesLayers) {
+  Profile profile;
+  for (int i = 0; i < 4; ++i)
+    profile.layers.push_back({.name = "l", .forward_seconds = 1, .backward_seconds = 2});
+  const std::string path = scratch() / "profile.json";
+  write_file(path, to_json(profile), "test");
+  EXPECT_EQ(json_of("simulate --schedule 1f1b --ranks 2 --micro-batches 4 --profile " + path)
+                .at("step_time"),
+            5 * 6);
+  const Result result =
+      pipewright("simulate --schedule 1f1b --ranks 8 --micro-batches 4 --profile " + path);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("cannot split 4 layers into 8 stages"));
+}
+
+TEST(Simulate, DrawsATimelineWithoutColourIntoAPipe) {
+  const Result result = pipewright("simulate --schedule 1f1b --ranks 2 --micro-batches 2 --text");
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(result.out, AllOf(HasSubstr("rank 0 |F0"), testing::Not(HasSubstr("\x1b["))));
+}
+
+struct Mistake {
+  const char* arguments;
+  const char* words;
+};
+
+class UserMistake : public testing::TestWithParam<Mistake> {};
+
+TEST_P(UserMistake, GetsOneClearLineAndExit2) {
+  const Result result = pipewright(GetParam().arguments);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, AllOf(StartsWith("pipewright: "), HasSubstr(GetParam().words)));
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+}
+
+const Mistake kMistakes[] = {
+    {"", "A subcommand is required"},
+    {"trian", "'trian' is no command; there are simulate, partition"},
+    {"--bogus", "'--bogus' is no option"},
+    {"simulate", "--schedule is required"},
+    {"simulate --schedule 1f1b --ranks 2", "--micro-batches is required"},
+    {"simulate --schedule 1f1b --ranks 0 --micro-batches 4", "[--ranks] '0' is not a whole number"},
+    {"simulate --schedule 1f1b --ranks -3 --micro-batches 4", "[--ranks] '-3' is not"},
+    {"simulate --schedule 1f1b --ranks 2 --micro-batches 0", "[--micro-batches] '0' is not"},
+    {"simulate --schedule 1f1b --ranks 2.5 --micro-batches 4", "[--ranks] '2.5' is not"},
+    {"simulate --schedule 2f2b --ranks 2 --micro-batches 4",
+     "'2f2b' is no schedule; there are gpipe"},
+    {"simulate --schedule 1f1b --ranks 2 --micro-batches 4 --chunks 2",
+     "1f1b runs exactly 1 chunk a rank"},
+    {"simulate --schedule 1f1b --ranks 2 --micro-batches 4 --forward -1", "[--forward] '-1'"},
+    {"simulate --schedule 1f1b --ranks 2 --micro-batches 4 --forward nan", "[--forward] 'nan'"},
+    {"simulate --schedule 1f1b --ranks 2 --micro-batches 4 --activation-bytes 3XB",
+     "[--activation-bytes] '3XB'"},
+    {"simulate --schedule 1f1b --ranks 2 --micro-batches 4 --backward-input 1", "give both"},
+    {"simulate --schedule 1f1b --ranks 2 --micro-batches 4 --backward 1 --backward-input 1 "
+     "--backward-weight 1",
+     "exclude each other"},
+    {"simulate --schedule 1f1b --ranks 2 --micro-batches 4 --json --text", "exclude each other"},
+    {"simulate --schedule 1f1b --ranks 2 --micro-batches 4 --unknown 1", "--unknown"},
+    {"simulate --schedule 1f1b --ranks 2 --micro-batches 4 --html /nowhere/t.html",
+     "cannot write '/nowhere/t.html'"},
+    {"simulate --schedule all --ranks 2 --micro-batches 4 --csv x.csv", "exclude each other"},
+    {"simulate --schedule 1f1b --ranks 1000000 --micro-batches 1000000", "are more than"},
+    {"simulate --from-csv /nowhere/s.csv",
+     "cannot read '/nowhere/s.csv': No such file or directory"},
+    {"simulate --from-csv /", "is a folder"},
+    {"simulate --from-csv " PIPEWRIGHT_TEST_DATA "/CMakeLists.txt", "[csv] row 1, cell 1"},
+    {"simulate --from-csv x.csv --ranks 2", "exclude each other"},
+    {"simulate --schedule 1f1b --ranks 2 --micro-batches 4 --profile /nowhere/p.json",
+     "cannot read"},
+    {"partition --stages 2", "--costs is required"},
+    {"partition --costs 1,2,3 --stages 0", "[partition]"},
+    {"partition --costs 1,2,3 --stages -1", "[partition]"},
+    {"partition --costs 1,2,3 --stages 4",
+     "cannot split 3 layers into 4 stages; use --stages 3 or fewer"},
+    {"partition --costs 1,-2,3 --stages 2", "layer 1"},
+    {"partition --costs '' --stages 2", "no layers"},
+    {"partition --costs @/nowhere/costs --stages 2", "cannot read '/nowhere/costs'"},
+    {"partition --costs 1,2,3 --stages 2 --objective speed", "'speed' is no objective"},
+    {"partition --costs 1,2,3 --stages 2 --objective step-time", "needs --micro-batches"},
+    {"partition --costs 1,2,3 --stages 2 --micro-batches 4", "add it"},
+    {"partition --costs 1,2,3 --stages 3 --objective step-time --micro-batches 4 --schedule zb-v",
+     "[partition]"},
+};
+
+INSTANTIATE_TEST_SUITE_P(All, UserMistake, testing::ValuesIn(kMistakes));
+
+TEST(Simulate, ShowsTheGridOfACsvThatIsNoSchedule) {
+  const std::string path = scratch() / "wrong.csv";
+  write_file(path, "0F0,0F1,0B0,0B1\n1F0,1F0,1B0,1F1,1B1\n", "test");
+  const Result result = pipewright("simulate --json --from-csv " + path);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err,
+              AllOf(StartsWith("pipewright: [validate] rank 1, step 1: 1F0 is a duplicate"),
+                    HasSubstr("[1F0]")));
+}
+
+TEST(Partition, JsonHasTheKeysOfTheContract) {
+  const json out = json_of("partition --costs 1,2,3,4,5,6 --stages 2");
+  EXPECT_THAT(out.at("sizes"), ElementsAre(4, 2));
+  EXPECT_EQ(out.at("bottleneck"), 11);
+  EXPECT_EQ(out.at("exact"), true);
+  const json timed = json_of(
+      "partition --costs 1,2,3,4,5,6,7,8 --stages 4 --objective step-time --micro-batches 8 "
+      "--schedule 1f1b");
+  EXPECT_THAT(timed.at("sizes"), ElementsAre(4, 2, 1, 1));
+  EXPECT_EQ(timed.at("exact"), true);
+  EXPECT_TRUE(timed.contains("step_time"));
+}
+
+TEST(Partition, ReadsCostsFromAFile) {
+  const std::string path = scratch() / "costs.txt";
+  write_file(path, "1, 2\n3\n4 5,6\n", "test");
+  EXPECT_THAT(json_of("partition --stages 2 --costs @" + path).at("sizes"), ElementsAre(4, 2));
+  Profile profile;
+  for (int i = 1; i <= 6; ++i) profile.layers.push_back({.name = "l", .forward_seconds = i * 1.0});
+  write_file(path, to_json(profile), "test");
+  EXPECT_THAT(json_of("partition --stages 2 --costs @" + path).at("sizes"), ElementsAre(4, 2));
+}
+
+TEST(Program, ExplainsItself) {
+  for (const char* arguments : {"--help", "simulate --help", "partition --help"}) {
+    const Result result = pipewright(arguments);
+    EXPECT_EQ(result.status, 0);
+    EXPECT_THAT(result.out, HasSubstr("OPTIONS")) << arguments;
+  }
+  EXPECT_THAT(pipewright("--version").out, StartsWith("pipewright "));
+}
+
+}  // namespace
+}  // namespace pipewright

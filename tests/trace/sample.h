@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pipewright/trace/timeline.h"
+
+namespace pipewright {
+
+/// Timelines made by hand, for the tests of what draws them.
+
+inline Span make_span(Kind kind, int micro_batch, double start, double end, int stage = 0) {
+  Span span;
+  span.kind = kind;
+  span.micro_batch = micro_batch;
+  span.start = start;
+  span.end = end;
+  span.stage = stage;
+  return span;
+}
+
+/// A timeline in which nothing ran.
+inline Timeline named(std::string name) {
+  Timeline timeline;
+  timeline.name = std::move(name);
+  return timeline;
+}
+
+/// GPipe: all F, then all B (twice as long).
+///
+///     rank 0 |F0-F1-F2-......B2----B1----B0----|
+///     rank 1 |...F0-F1-F2-B2----B1----B0----...|
+inline Timeline gpipe_timeline(int ranks, int micro_batches) {
+  Timeline timeline;
+  timeline.name = "gpipe";
+  const double turn = micro_batches + ranks - 1;
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::vector<Span> spans;
+    std::vector<MemoryPoint> memory = {{0, 0}};
+    for (int m = 0; m < micro_batches; ++m) {
+      spans.push_back(make_span(Kind::kForward, m, rank + m, rank + m + 1, rank));
+      memory.push_back({spans.back().end, (m + 1) * 1048576.0});
+    }
+    for (int m = 0; m < micro_batches; ++m) {
+      const double start = turn + 2 * (ranks - 1 - rank + m);
+      spans.push_back(make_span(Kind::kBackward, micro_batches - 1 - m, start, start + 2, rank));
+      memory.push_back({spans.back().end, (micro_batches - 1 - m) * 1048576.0});
+    }
+    timeline.ranks.push_back(std::move(spans));
+    timeline.memory.push_back(std::move(memory));
+  }
+  return timeline;
+}
+
+/// Two stages a rank in the shape of a V, backward in halves, and an update: every shade and more
+/// kinds. The order is no real schedule's.
+inline Timeline chunked_timeline(int ranks, int micro_batches) {
+  Timeline timeline;
+  timeline.name = "chunks";
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::vector<Span> spans;
+    double now = rank;
+    const auto add = [&](Kind kind, int m, int stage, double length) {
+      spans.push_back(make_span(kind, m, now, now + length, stage));
+      now += length;
+    };
+    for (int m = 0; m < micro_batches; ++m) {
+      for (const int stage : {rank, 2 * ranks - 1 - rank}) {
+        add(Kind::kForward, m, stage, 0.5);
+        add(Kind::kBackwardInput, m, stage, 0.5);
+        add(Kind::kBackwardWeight, m, stage, 0.5);
+      }
+      now += 0.5;
+    }
+    spans[spans.size() / 2].link_wait = 0.25;
+    add(Kind::kReduce, -1, rank, 1);
+    add(Kind::kStep, -1, rank, 0.5);
+    timeline.ranks.push_back(std::move(spans));
+  }
+  return timeline;
+}
+
+inline std::size_t num_spans(const Timeline& timeline) {
+  std::size_t count = 0;
+  for (const auto& rank : timeline.ranks) count += rank.size();
+  return count;
+}
+
+}  // namespace pipewright
