@@ -1,6 +1,5 @@
 #pragma once
 
-#include <source_location>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -34,8 +33,9 @@ class InternalError : public Error {
 };
 
 /// Throws InternalError with the place of the call unless `holds`. For our own mistakes only: what
-/// a user may get wrong is answered with InvalidArgument.
-void internal_check(bool holds, const char* what,
-                    std::source_location at = std::source_location::current());
+/// a user may get wrong is answered with InvalidArgument. (The builtins stand in for
+/// std::source_location, which clang 14 does not have.)
+void internal_check(bool holds, const char* what, const char* file = __builtin_FILE(),
+                    int line = __builtin_LINE());
 
 }  // namespace pipewright

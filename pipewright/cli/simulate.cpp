@@ -52,7 +52,11 @@ int parse_count(const std::string& text, std::string_view name) {
 }
 
 double parse_time(const std::string& text, std::string_view name, double otherwise) {
-  return text.empty() ? otherwise : parse_non_negative(text, name);
+  if (text.empty()) return otherwise;
+  constexpr double kMost = 1e100;  // so that sums over a Program stay finite
+  const double time = parse_non_negative(text, name);
+  if (time > kMost) throw InvalidArgument(name, fmt::format("'{}' is more than {}", text, kMost));
+  return time;
 }
 
 double parse_size(const std::string& text, std::string_view name) {

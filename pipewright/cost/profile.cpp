@@ -15,6 +15,7 @@ namespace {
 constexpr std::string_view kFormat = "pipewright-profile";
 constexpr int kVersion = 1;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
+constexpr double kMostSeconds = 1e9;  // no layer takes 30 years; sums of such times stay finite
 constexpr std::int64_t kMostMicroBatchSize = std::int64_t{1} << 30;
 
 struct ByteMember {
@@ -32,6 +33,14 @@ constexpr std::array<ByteMember, 8> kByteMembers = {{
     {"optimizer_bytes", &LayerCost::optimizer_bytes},
 }};
 
+double seconds_or(const JsonObject& object, std::string_view name, double otherwise,
+                  std::string_view where) {
+  const double seconds = object.non_negative_or(name, otherwise);
+  if (seconds <= kMostSeconds) return seconds;
+  throw InvalidArgument(
+      where, fmt::format("{} of {} seconds is more than {}", name, seconds, kMostSeconds));
+}
+
 LayerCost parse_layer(const nlohmann::json& value, std::string_view where, std::size_t index) {
   const JsonObject object(value, where, fmt::format("layers[{}]", index));
   object.refuse_unknown({"name", "forward_seconds", "backward_seconds", "backward_input_seconds",
@@ -40,13 +49,15 @@ LayerCost parse_layer(const nlohmann::json& value, std::string_view where, std::
                          "parameter_bytes", "gradient_bytes", "optimizer_bytes"});
   LayerCost layer;
   layer.name = object.string_or("name", fmt::format("layer{}", index));
-  layer.forward_seconds = object.non_negative("forward_seconds");
-  layer.backward_seconds = object.non_negative_or("backward_seconds", 2 * layer.forward_seconds);
-  layer.backward_input_seconds =
-      object.non_negative_or("backward_input_seconds", layer.backward_seconds / 2);
-  layer.backward_weight_seconds =
-      object.non_negative_or("backward_weight_seconds", layer.backward_seconds / 2);
-  layer.step_seconds = object.non_negative_or("step_seconds", 0);
+  object.non_negative("forward_seconds");  // the one time that has no default
+  const auto seconds = [&](std::string_view name, double otherwise) {
+    return seconds_or(object, name, otherwise, where);
+  };
+  layer.forward_seconds = seconds("forward_seconds", 0);
+  layer.backward_seconds = seconds("backward_seconds", 2 * layer.forward_seconds);
+  layer.backward_input_seconds = seconds("backward_input_seconds", layer.backward_seconds / 2);
+  layer.backward_weight_seconds = seconds("backward_weight_seconds", layer.backward_seconds / 2);
+  layer.step_seconds = seconds("step_seconds", 0);
   for (const auto& [name, member] : kByteMembers)
     layer.*member = object.integer_or(name, 0, kMostBytes, 0);
   return layer;

