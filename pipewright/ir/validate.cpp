@@ -38,8 +38,9 @@ std::optional<Place> find(const Program& program, Instruction wanted) {
 /// deadlock.
 class Inventory {
  public:
-  explicit Inventory(const Program& program)
+  Inventory(const Program& program, BackwardOrder order)
       : program_(program),
+        order_(order),
         lowered_(program.is_lowered()),
         seen_(static_cast<std::size_t>(program.num_stages()) *
               static_cast<std::size_t>(program.num_micro_batches)),
@@ -110,7 +111,7 @@ class Inventory {
     }
     StageState& stage = stages_[static_cast<std::size_t>(i.stage())];
     const auto follow = [&](int* last) {
-      if (i.micro_batch() < *last) {
+      if (order_ == BackwardOrder::kIncreasing && i.micro_batch() < *last) {
         reject(
             program_, place,
             fmt::format(
@@ -241,6 +242,7 @@ class Inventory {
   }
 
   const Program& program_;
+  BackwardOrder order_;
   bool lowered_;
   std::vector<std::uint16_t> seen_;  // by stage and micro-batch: a bit a kind
   std::vector<StageState> stages_;
@@ -355,10 +357,10 @@ void check_deadlock(const Program& program, Sends sends) {
 
 }  // namespace
 
-void validate(const Program& program) {
+void validate(const Program& program, BackwardOrder order) {
   check_shape(program);
   check_count(program);
-  Inventory(program).check();
+  Inventory(program, order).check();
   check_deadlock(program, Sends::kReturnAtOnce);
   if (program.is_lowered()) check_deadlock(program, Sends::kBlockUntilReceived);
 }

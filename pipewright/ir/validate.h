@@ -4,10 +4,13 @@
 
 namespace pipewright {
 
+enum class BackwardOrder { kIncreasing, kAny };
+
 /// Accepts a Program only if it can run and does all the work of a step:
 /// - every stage's F, and its B or its I and W, of every micro-batch exactly once (a forward-only
 ///   Program: F alone), on the rank that owns the stage, after what it depends on;
-/// - backwards of a stage in increasing micro-batch order, so that gradients add up in one order;
+/// - backwards of a stage in increasing micro-batch order, so that gradients add up in one order
+///   (unless any order will do: for drawing other people's schedules, not for running them);
 /// - R at most once, between F and the backward; REDUCE and STEP at most once a stage, after its
 ///   backwards, STEP after REDUCE, and on all stages or none;
 /// - where it is lowered, every tensor that changes rank is sent once and received once;
@@ -15,6 +18,6 @@ namespace pipewright {
 ///
 /// Throws ScheduleError: the reason in one line (duplicate, missing, wrong rank, waits for itself
 /// with the cycle), then the grid with the step marked. Linear in the instructions.
-void validate(const Program& program);
+void validate(const Program& program, BackwardOrder order = BackwardOrder::kIncreasing);
 
 }  // namespace pipewright

@@ -144,6 +144,14 @@ TEST(Simulate, TellsWhatItLeftOutOfTorchsCsv) {
   EXPECT_EQ(json::parse(result.out).at("instructions"), 2);
 }
 
+TEST(Simulate, DrawsBackwardsInAnyOrderAndSaysSo) {
+  const std::string path = scratch() / "looped.csv";
+  write_file(path, "0F0,0F1,0B1,0B0\n", "test");
+  const Result result = pipewright("simulate --json --from-csv " + path);
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(result.err, HasSubstr("not in increasing order"));
+}
+
 TEST(Simulate, TakesAProfilesLayers) {
   Profile profile;
   for (int i = 0; i < 4; ++i)

@@ -84,6 +84,13 @@ TEST(Validator, WantsBackwardsInIncreasingOrder) {
   EXPECT_THAT(verdict_on("0F0,0F1,0I0,0I1,0W1,0W0\n"), HasSubstr("0W0 comes after micro-batch 1"));
 }
 
+TEST(Validator, TakesAnyOrderOfBackwardsWhereThatIsAskedFor) {
+  // The order of torch.distributed.pipelining's LoopedBFS.
+  const Program program = read_csv("0F0,0F1,0B1,0B0\n").program;
+  EXPECT_NO_THROW(validate(program, BackwardOrder::kAny));
+  EXPECT_THROW(validate(read_csv("0F0,0F1,0B1,0B1\n").program, BackwardOrder::kAny), ScheduleError);
+}
+
 TEST(Validator, RefusesHalfAndWholeBackwardTogether) {
   EXPECT_THAT(verdict_on("0F0,0B0,0I0,0W0\n"), HasSubstr("doubles a backward"));
 }
