@@ -14,7 +14,7 @@
 namespace pipewright {
 namespace {
 
-constexpr char kPage[] =
+constexpr std::string_view kPage =
 #include "pipewright/trace/timeline_html.inc"
     ;
 constexpr std::string_view kPlaceholder = "PIPEWRIGHT_DATA";
@@ -127,12 +127,11 @@ std::string to_html(std::span<const Timeline> timelines, const std::string& titl
   append_list(data, timelines, append_timeline);
   data += '}';
 
-  const std::string_view page(kPage, sizeof(kPage) - 1);
-  const std::size_t at = page.find(kPlaceholder);
+  const std::size_t at = kPage.find(kPlaceholder);
   internal_check(at != std::string_view::npos, "timeline.html has no place for the data");
-  std::string out(page.substr(0, at));
+  std::string out(kPage.substr(0, at));
   out += data;
-  out += page.substr(at + kPlaceholder.size());
+  out += kPage.substr(at + kPlaceholder.size());
   return out;
 }
 

@@ -55,13 +55,13 @@ Rgb kind_colour(Kind kind, int chunk) {
 Rgb part_colour(std::size_t part) {
   static constexpr Rgb kImbalance{0xe3, 0x9a, 0x7f};
   static constexpr Rgb kBubble{0xb4, 0xbc, 0xc8};
-  static const std::array<Rgb, kBreakdownParts.size()> kColours = {kind_colour(Kind::kForward),
-                                                                   kind_colour(Kind::kRecompute),
-                                                                   kind_colour(Kind::kStep),
-                                                                   kind_colour(Kind::kReduce),
-                                                                   kImbalance,
-                                                                   kBubble};
-  return kColours[part];
+  const std::array<Rgb, kBreakdownParts.size()> colours = {kind_colour(Kind::kForward),
+                                                           kind_colour(Kind::kRecompute),
+                                                           kind_colour(Kind::kStep),
+                                                           kind_colour(Kind::kReduce),
+                                                           kImbalance,
+                                                           kBubble};
+  return colours[part];
 }
 
 double contrast(Rgb one, Rgb other) {

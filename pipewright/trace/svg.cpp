@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string_view>
 
 #include "pipewright/trace/drawing.h"
 #include "pipewright/trace/palette.h"
@@ -19,7 +20,7 @@ constexpr double kLegend = 24;
 constexpr double kLetter = 7;  // about the width of a letter in a box
 constexpr double kLegendLetter = 6.6;
 
-constexpr char kStyle[] = R"(<style>
+constexpr std::string_view kStyle = R"(<style>
 svg{--card:#ffffff;--edge:#d9dfe7;--text:#1a1f28;--muted:#596373;--lane:#e9edf2;--grid:#d3dae3}
 @media(prefers-color-scheme:dark){svg{--card:#171b22;--edge:#2a313c;--text:#e7eaf0;--muted:#9aa5b5;--lane:#262e39;--grid:#3a4452}}
 text{font:12px ui-sans-serif,system-ui,-apple-system,"Segoe UI",Helvetica,Arial,sans-serif;fill:var(--text)}
