@@ -1,0 +1,185 @@
+#include "pipewright/nn/sequence.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "pipewright/base/error.h"
+
+namespace pipewright {
+namespace {
+
+/// Whether a stock module was made with inplace(true).
+template <typename Module>
+bool is_in_place(const torch::nn::Module& module) {
+  const auto* typed = dynamic_cast<const Module*>(&module);
+  return typed != nullptr && typed->options.inplace();
+}
+
+bool writes_into_its_input(const torch::nn::Module& module) {
+  using namespace torch::nn;
+  return is_in_place<ReLUImpl>(module) || is_in_place<ReLU6Impl>(module) ||
+         is_in_place<ELUImpl>(module) || is_in_place<SELUImpl>(module) ||
+         is_in_place<CELUImpl>(module) || is_in_place<LeakyReLUImpl>(module) ||
+         is_in_place<RReLUImpl>(module) || is_in_place<HardtanhImpl>(module) ||
+         is_in_place<ThresholdImpl>(module) || is_in_place<DropoutImpl>(module) ||
+         is_in_place<Dropout2dImpl>(module) || is_in_place<Dropout3dImpl>(module) ||
+         is_in_place<AlphaDropoutImpl>(module) || is_in_place<FeatureAlphaDropoutImpl>(module);
+}
+
+[[noreturn]] void refuse(const std::string& why) { throw InvalidArgument("model", why); }
+
+/// Every name that is stashed and not yet popped after the given layers.
+std::vector<std::string> pending_stashes(const std::vector<Layer>& layers) {
+  std::vector<std::string> pending;
+  for (const Layer& layer : layers) {
+    for (const std::string& name : layer.options.pop) std::erase(pending, name);
+    pending.insert(pending.end(), layer.options.stash.begin(), layer.options.stash.end());
+  }
+  return pending;
+}
+
+void check_skips(const std::vector<Layer>& layers, const std::string& name,
+                 const LayerOptions& options) {
+  std::vector<std::string> pending = pending_stashes(layers);
+  for (const std::string& pop : options.pop) {
+    if (std::find(pending.begin(), pending.end(), pop) == pending.end()) {
+      refuse(fmt::format(
+          "layer '{}' pops '{}', which no layer before it stashes (or which was popped already); "
+          "add .stash = {{\"{}\"}} to an earlier layer",
+          name, pop, pop));
+    }
+    std::erase(pending, pop);
+  }
+  for (const std::string& stash : options.stash) {
+    if (std::find(pending.begin(), pending.end(), stash) != pending.end()) {
+      refuse(fmt::format("layer '{}' stashes '{}', which is stashed already and not yet popped",
+                         name, stash));
+    }
+    pending.push_back(stash);
+  }
+}
+
+}  // namespace
+
+namespace detail {
+
+void refuse_inputs(const std::string& layer, std::size_t given, std::size_t taken) {
+  throw InvalidArgument(
+      "model", fmt::format("layer '{}' got {} tensors, but its forward takes another number "
+                           "(at most {}); check what the layer before returns",
+                           layer, given, taken));
+}
+
+}  // namespace detail
+
+Sequence& Sequence::add(std::string name, std::function<torch::Tensor(torch::Tensor)> function,
+                        LayerOptions options) {
+  auto forward = [name, function = std::move(function)](const Tensors& x) {
+    if (x.size() != 1) detail::refuse_inputs(name, x.size(), 1);
+    return Tensors{function(x[0])};
+  };
+  return add_layer(std::move(name), std::move(forward), nullptr, std::move(options));
+}
+
+Sequence& Sequence::add_layer(std::string name, std::function<Tensors(const Tensors&)> forward,
+                              std::shared_ptr<torch::nn::Module> module, LayerOptions options) {
+  if (name.empty()) refuse("a layer needs a name");
+  for (const Layer& layer : layers_) {
+    if (layer.name == name)
+      refuse(fmt::format("there is a layer '{}' already; names must differ", name));
+  }
+  check_skips(layers_, name, options);
+  if (guard_stage_ && !layers_.empty() && layers_.back().stage &&
+      *layers_.back().stage > *guard_stage_) {
+    refuse(fmt::format("layer '{}' of stage {} follows one of stage {}; stages go up", name,
+                       *guard_stage_, *layers_.back().stage));
+  }
+  if (module && writes_into_its_input(*module)) options.in_place = true;
+  Layer layer;
+  layer.name = std::move(name);
+  layer.forward = std::move(forward);
+  layer.module = std::move(module);
+  layer.options = std::move(options);
+  layer.stage = guard_stage_;
+  layer.device = guard_device_;
+  layers_.push_back(std::move(layer));
+  return *this;
+}
+
+Sequence Sequence::from(const torch::nn::Sequential& modules) {
+  Sequence sequence;
+  const auto names = modules->named_children();
+  std::size_t index = 0;
+  for (auto any : *modules) {  // AnyModule shares ownership
+    const std::string name = names[index++].key();
+    auto forward = [name, any](const Tensors& x) mutable {
+      if (x.size() == 1) return Tensors{any.forward<torch::Tensor>(x[0])};
+      if (x.size() == 2) return Tensors{any.forward<torch::Tensor>(x[0], x[1])};
+      detail::refuse_inputs(name, x.size(), 2);
+    };
+    sequence.add_layer(name, std::move(forward), any.ptr());
+  }
+  return sequence;
+}
+
+Sequence::StageGuard Sequence::stage(int stage, std::optional<torch::Device> device) {
+  if (stage < 0) refuse(fmt::format("stage {} is negative", stage));
+  if (guard_stage_)
+    refuse(
+        fmt::format("stage guards do not nest: stage {} is inside stage {}", stage, *guard_stage_));
+  guard_stage_ = stage;
+  guard_device_ = device;
+  return StageGuard(this);
+}
+
+Sequence::StageGuard::~StageGuard() {
+  if (sequence_ == nullptr) return;
+  sequence_->guard_stage_.reset();
+  sequence_->guard_device_.reset();
+}
+
+void Sequence::check() const {
+  if (layers_.empty()) refuse("the model has no layers");
+  const auto pending = pending_stashes(layers_);
+  if (!pending.empty()) {
+    refuse(fmt::format(
+        "'{}' is stashed, but no layer pops it; add .pop = {{\"{}\"}} or drop the stash",
+        pending.front(), pending.front()));
+  }
+}
+
+std::vector<std::pair<std::string, torch::Tensor>> Sequence::named_parameters() const {
+  std::vector<std::pair<std::string, torch::Tensor>> result;
+  std::unordered_set<const void*> seen;
+  for (const Layer& layer : layers_) {
+    if (!layer.module) continue;
+    for (const auto& item : layer.module->named_parameters()) {
+      if (!seen.insert(item.value().unsafeGetTensorImpl()).second) continue;
+      result.emplace_back(layer.name + "." + item.key(), item.value());
+    }
+  }
+  return result;
+}
+
+std::vector<std::pair<std::string, torch::Tensor>> Sequence::named_buffers() const {
+  std::vector<std::pair<std::string, torch::Tensor>> result;
+  std::unordered_set<const void*> seen;
+  for (const Layer& layer : layers_) {
+    if (!layer.module) continue;
+    for (const auto& item : layer.module->named_buffers()) {
+      if (!seen.insert(item.value().unsafeGetTensorImpl()).second) continue;
+      result.emplace_back(layer.name + "." + item.key(), item.value());
+    }
+  }
+  return result;
+}
+
+void Sequence::train(bool on) const {
+  for (const Layer& layer : layers_) {
+    if (layer.module) layer.module->train(on);
+  }
+}
+
+}  // namespace pipewright
