@@ -1,6 +1,10 @@
 # `find_package(pipewright)` after `cmake --install build`: headers, libraries, program, CMake files.
 include(CMakePackageConfigHelpers)
-install(TARGETS pipewright_core pipewright_all EXPORT pipewright_targets)
+set(pipewright_installed pipewright_core pipewright_all)
+if(PIPEWRIGHT_TORCH)
+  list(APPEND pipewright_installed pipewright_engine pipewright_libtorch)
+endif()
+install(TARGETS ${pipewright_installed} EXPORT pipewright_targets)
 install(TARGETS pipewright_program)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/pipewright DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h" PATTERN "cli" EXCLUDE)

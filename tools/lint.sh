@@ -26,13 +26,15 @@ fi
 # What every file's result depends on.
 shared="$( (clang-tidy --version && cat .clang-tidy && tools/sources.sh | grep '\.h$' | xargs cat) | sha256sum)"
 mkdir -p "$build/lint"
+# clang cannot read a header that g++ precompiled.
+sed -E 's/ -Winvalid-pch//; s/ -include [^ ]*cmake_pch\.hxx//' "$commands" > "$build/lint/compile_commands.json"
 
 tidy() {  # tidy BUILD SHARED FILE
   local clean
   clean="$1/lint/$( (echo "$2 $3" && cat "$3") | sha256sum | cut -c 1-32)"
   [[ ! -e "$clean" ]] || return 0
   # The counts of what it suppressed in other people's headers are of no use to anyone.
-  clang-tidy --quiet -p "$1" "$3" 2> >(grep -v 'warnings\? generated' >&2) && touch "$clean"
+  clang-tidy --quiet -p "$1/lint" "$3" 2> >(grep -v 'warnings\? generated' >&2) && touch "$clean"
 }
 export -f tidy
 printf '%s\n' "${files[@]}" | xargs -P "$(nproc)" -I{} bash -c 'tidy "$@"' - "$build" "$shared" {}

@@ -26,6 +26,18 @@ class ScheduleError : public Error {
   using Error::Error;
 };
 
+/// A layer, a loss or an optimizer threw. The message names rank, stage and instruction.
+class StageError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A peer failed, or a wait came to its deadline.
+class TransportError : public Error {
+ public:
+  using Error::Error;
+};
+
 /// A promise of pipewright's own code does not hold: our bug, never the user's.
 class InternalError : public Error {
  public:

@@ -6,20 +6,67 @@
 
 namespace pipewright {
 
-/// What the weight half of a split backward still has to do. Move only; dropping it frees what it holds.
-class WeightHalf;
+// The backward of one segment: a stage's or a layer's forward for one micro-batch.
+//
+//     inputs --F--> outputs       whole:  B in one pass
+//     (leaves)  ^                 split:  I gives the gradients that the stage before waits for,
+//           parameters                    W, any time later, those of the parameters
+//
+// What they share:
+// - `inputs` are distinct leaves (detach().requires_grad_()), or tensors that need no gradient.
+//   Their gradients are returned, never stored in .grad, and keep the strides autograd gave them.
+// - `outputs` may be inputs, views of them, parameters, scalars, or the same tensor twice. One that
+//   needs no gradient, or whose entry in `output_gradients` (as many) is undefined, is left out.
+// - Parameters' gradients are added to .grad, except those of `separate`: parameters that other
+//   segments, perhaps on other threads, use too. Theirs are returned, .grad is not touched (and
+//   hooks on them do not run).
+// - A returned gradient is undefined where there is none, and may share memory with an output
+//   gradient: read it, do not write into it.
+// - A graph is gone through once: a second call on the same outputs throws. Any thread may call;
+//   segments that run at the same time share nothing but parameters in `separate`.
 
-/// The whole backward of one segment: from `outputs` with `output_gradients` (as many; undefined where no
-/// gradient came) to the gradients of `inputs` (leaves; undefined result where an input needs none or got
-/// none), and to the .grad of every parameter that the segment used.
-///
-/// `separate`: parameters whose gradient is returned in `separate_gradients` instead of added to .grad:
-/// those that other segments, perhaps on other threads, use too.
 struct BackwardResult {
   Tensors input_gradients;
-  Tensors separate_gradients;  // as many as `separate`; undefined where there is none
+  Tensors separate_gradients;  // as many as `separate`
 };
-BackwardResult backward(const Tensors& outputs, const Tensors& output_gradients, const Tensors& inputs,
-                        const Tensors& separate = {});
+
+/// The whole backward.
+BackwardResult backward(const Tensors& outputs, const Tensors& output_gradients,
+                        const Tensors& inputs, const Tensors& separate = {});
+
+/// What a split backward still has to do for the weights. It holds the activations and gradients
+/// needed for that; dropping it frees them.
+class WeightHalf {
+ public:
+  struct Work;
+
+  WeightHalf();
+  explicit WeightHalf(std::unique_ptr<Work> work);
+  ~WeightHalf();
+  WeightHalf(WeightHalf&&) noexcept;
+  WeightHalf& operator=(WeightHalf&&) noexcept;
+
+  /// Adds the gradients of the parameters to .grad and returns those of `separate`. Once.
+  Tensors run();
+
+ private:
+  std::unique_ptr<Work> work_;
+};
+
+struct InputHalf {
+  Tensors input_gradients;
+  WeightHalf weight_half;
+};
+
+/// The input half of the backward; the same bits as the whole one. Afterwards only what the weight
+/// half needs is still held: the activations that feed weights and the gradients at those places.
+///
+/// Where no input needs a gradient (the first stage) this does nothing, and the weight half
+/// everything. Where a node that feeds both an input and a weight cannot be run in two halves (a
+/// custom torch::autograd::Function, a node with hooks, a weight written into part of an
+/// activation), this does everything, and the weight half nothing but return the gradients of
+/// `separate`.
+InputHalf backward_input(const Tensors& outputs, const Tensors& output_gradients,
+                         const Tensors& inputs, const Tensors& separate = {});
 
 }  // namespace pipewright

@@ -30,34 +30,45 @@ bool writes_into_its_input(const torch::nn::Module& module) {
 
 [[noreturn]] void refuse(const std::string& why) { throw InvalidArgument("model", why); }
 
-/// Every name that is stashed and not yet popped after the given layers.
-std::vector<std::string> pending_stashes(const std::vector<Layer>& layers) {
-  std::vector<std::string> pending;
+using Names = std::vector<std::string>;
+
+/// All names that the layers stash, or all that they pop.
+Names names_of(const std::vector<Layer>& layers, Names LayerOptions::*which) {
+  Names all;
   for (const Layer& layer : layers) {
-    for (const std::string& name : layer.options.pop) std::erase(pending, name);
-    pending.insert(pending.end(), layer.options.stash.begin(), layer.options.stash.end());
+    const Names& names = layer.options.*which;
+    all.insert(all.end(), names.begin(), names.end());
   }
-  return pending;
+  return all;
 }
 
-void check_skips(const std::vector<Layer>& layers, const std::string& name,
+bool contains(const Names& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+void check_skips(const std::vector<Layer>& layers, const std::string& layer,
                  const LayerOptions& options) {
-  std::vector<std::string> pending = pending_stashes(layers);
-  for (const std::string& pop : options.pop) {
-    if (std::find(pending.begin(), pending.end(), pop) == pending.end()) {
+  Names stashed = names_of(layers, &LayerOptions::stash);
+  Names popped = names_of(layers, &LayerOptions::pop);
+  for (const std::string& name : options.pop) {
+    if (!contains(stashed, name)) {
       refuse(fmt::format(
-          "layer '{}' pops '{}', which no layer before it stashes (or which was popped already); "
-          "add .stash = {{\"{}\"}} to an earlier layer",
-          name, pop, pop));
+          "layer '{}' pops '{}', which no layer before it stashes; add .stash = {{\"{}\"}} to one",
+          layer, name, name));
     }
-    std::erase(pending, pop);
+    if (contains(popped, name)) {
+      refuse(
+          fmt::format("layer '{}' pops '{}', which was popped already; stash it once for each pop",
+                      layer, name));
+    }
+    popped.push_back(name);
   }
-  for (const std::string& stash : options.stash) {
-    if (std::find(pending.begin(), pending.end(), stash) != pending.end()) {
-      refuse(fmt::format("layer '{}' stashes '{}', which is stashed already and not yet popped",
-                         name, stash));
+  for (const std::string& name : options.stash) {
+    if (contains(stashed, name)) {
+      refuse(fmt::format("layer '{}' stashes '{}', which is stashed already; names must differ",
+                         layer, name));
     }
-    pending.push_back(stash);
+    stashed.push_back(name);
   }
 }
 
@@ -74,8 +85,9 @@ void refuse_inputs(const std::string& layer, std::size_t given, std::size_t take
 
 }  // namespace detail
 
-Sequence& Sequence::add(std::string name, std::function<torch::Tensor(torch::Tensor)> function,
-                        LayerOptions options) {
+Sequence& Sequence::add_function(std::string name,
+                                 std::function<torch::Tensor(torch::Tensor)> function,
+                                 LayerOptions options) {
   auto forward = [name, function = std::move(function)](const Tensors& x) {
     if (x.size() != 1) detail::refuse_inputs(name, x.size(), 1);
     return Tensors{function(x[0])};
@@ -142,11 +154,12 @@ Sequence::StageGuard::~StageGuard() {
 
 void Sequence::check() const {
   if (layers_.empty()) refuse("the model has no layers");
-  const auto pending = pending_stashes(layers_);
-  if (!pending.empty()) {
+  const Names popped = names_of(layers_, &LayerOptions::pop);
+  for (const std::string& name : names_of(layers_, &LayerOptions::stash)) {
+    if (contains(popped, name)) continue;
     refuse(fmt::format(
-        "'{}' is stashed, but no layer pops it; add .pop = {{\"{}\"}} or drop the stash",
-        pending.front(), pending.front()));
+        "'{}' is stashed, but no layer pops it; add .pop = {{\"{}\"}} or drop the stash", name,
+        name));
   }
 }
 

@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 #include <tuple>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -17,9 +16,9 @@ namespace pipewright {
 struct LayerOptions {
   /// Names under which the last outputs of its forward are put aside, for a later layer to pop.
   /// They do not go to the next layer.
-  std::vector<std::string> stash;
+  std::vector<std::string> stash = {};
   /// Names whose tensors are handed to its forward after its inputs. Each is popped once.
-  std::vector<std::string> pop;
+  std::vector<std::string> pop = {};
   /// Cost hint in any unit, for the partitioner; 0: unknown.
   double cost = 0;
   /// Its input is kept where recompute keeps named checkpoints.
@@ -51,12 +50,14 @@ Tensors to_tensors(std::tuple<T...> tuple) {
 
 [[noreturn]] void refuse_inputs(const std::string& layer, std::size_t given, std::size_t taken);
 
+template <typename Module>
+concept TakesVector = requires(Module& module, const Tensors& x) {
+  module.forward(x);
+};
+
 template <typename Module, std::size_t... I>
 constexpr bool takes_tensors(std::index_sequence<I...>) {
-  return std::is_invocable_v<decltype([](Module& m, auto&&... x) -> decltype(m.forward(x...)) {
-                               return m.forward(x...);
-                             }),
-                             Module&, std::conditional_t<I == I, const torch::Tensor&, void>...>;
+  return requires(Module & module, const Tensors& x) { module.forward(x[I]...); };
 }
 
 template <std::size_t N, typename Module>
@@ -70,11 +71,7 @@ Tensors call_with(Module& module, const Tensors& x) {
 /// Calls forward(Tensors), or forward(Tensor, ...) with as many as there are, up to six.
 template <typename Module>
 Tensors call_forward(const std::string& name, Module& module, const Tensors& x) {
-  if constexpr (std::is_invocable_v<decltype(
-                                        [](Module& m, const Tensors& t) -> decltype(m.forward(t)) {
-                                          return m.forward(t);
-                                        }),
-                                    Module&, const Tensors&>) {
+  if constexpr (TakesVector<Module>) {
     return to_tensors(module.forward(x));
   } else {
     const auto attempt = [&]<std::size_t N>(std::integral_constant<std::size_t, N>,
@@ -96,7 +93,10 @@ Tensors call_forward(const std::string& name, Module& module, const Tensors& x) 
 }
 
 template <typename T>
-struct ModuleOf {  // std::shared_ptr<M>
+struct ModuleOf {};
+template <typename T>
+requires requires { typename T::element_type; }
+struct ModuleOf<T> {  // std::shared_ptr<M>
   using type = typename T::element_type;
   static std::shared_ptr<type> get(T module) { return module; }
 };
@@ -105,6 +105,11 @@ requires requires(T holder) { holder.ptr(); }
 struct ModuleOf<T> {  // torch::nn::ModuleHolder<M>
   using type = typename T::ContainedType;
   static std::shared_ptr<type> get(T holder) { return holder.ptr(); }
+};
+
+template <typename T>
+concept IsModule = requires {
+  typename ModuleOf<T>::type;
 };
 
 }  // namespace detail
@@ -118,8 +123,8 @@ class Sequence {
   /// std::shared_ptr to a module of your own. Throws InvalidArgument for a name that is taken or a
   /// misused skip.
   template <typename Holder>
-  requires requires { typename detail::ModuleOf<Holder>::type; }
-  Sequence& add(std::string name, Holder holder, LayerOptions options = {}) {
+  requires detail::IsModule<Holder> Sequence& add(std::string name, Holder holder,
+                                                  LayerOptions options = {}) {
     auto module = detail::ModuleOf<Holder>::get(std::move(holder));
     auto* raw = module.get();
     return add_layer(
@@ -128,8 +133,11 @@ class Sequence {
   }
 
   /// A function without parameters of its own.
-  Sequence& add(std::string name, std::function<torch::Tensor(torch::Tensor)> function,
-                LayerOptions options = {});
+  template <typename Function>
+  requires(!detail::IsModule<Function>) Sequence& add(std::string name, Function function,
+                                                      LayerOptions options = {}) {
+    return add_function(std::move(name), std::move(function), std::move(options));
+  }
 
   /// A function of several tensors; `module` owns what it uses.
   Sequence& add_layer(std::string name, std::function<Tensors(const Tensors&)> forward,
@@ -167,6 +175,9 @@ class Sequence {
   void train(bool on = true) const;
 
  private:
+  Sequence& add_function(std::string name, std::function<torch::Tensor(torch::Tensor)> function,
+                         LayerOptions options);
+
   std::vector<Layer> layers_;
   std::optional<int> guard_stage_;
   std::optional<torch::Device> guard_device_;

@@ -79,13 +79,13 @@ TEST(Sequence, RefusesMisusedSkips) {
   EXPECT_THAT(refusal([&] { model.add("b", torch::nn::ReLU(), {.pop = {"other"}}); }),
               HasSubstr("layer 'b' pops 'other', which no layer before it stashes"));
   EXPECT_THAT(refusal([&] { model.add("b", torch::nn::ReLU(), {.stash = {"skip"}}); }),
-              HasSubstr("stashed already and not yet popped"));
+              HasSubstr("is stashed already"));
   EXPECT_THAT(refusal([&] { model.check(); }),
               HasSubstr("'skip' is stashed, but no layer pops it"));
   model.add("c", std::make_shared<TwoInTwoOut>(), {.pop = {"skip"}});
   EXPECT_NO_THROW(model.check());
   EXPECT_THAT(refusal([&] { model.add("d", torch::nn::ReLU(), {.pop = {"skip"}}); }),
-              HasSubstr("popped already"));
+              HasSubstr("was popped already"));
 }
 
 TEST(Sequence, RefusesNamesAndGuardsThatMakeNoSense) {

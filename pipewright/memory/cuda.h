@@ -1,0 +1,12 @@
+#pragma once
+
+#include <torch/torch.h>
+
+namespace pipewright {
+
+// The CUDA side of MemoryMeter: cuda.cpp where LibTorch has CUDA, else no_cuda.cpp.
+
+void charge_cuda_stream(c10::Stream stream, int slot);
+bool recharge_cuda(const void* data, int slot);
+
+}  // namespace pipewright

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+
+namespace pipewright {
+
+struct MemoryStats {
+  std::int64_t live_bytes = 0;
+  std::int64_t peak_bytes = 0;
+};
+
+/// Live and peak bytes of tensors by slot (a rank, a stage: whatever the caller numbers), without a
+/// change to the user's code. There is one meter a process.
+///
+/// CPU memory is charged to the slot of the innermost MemoryScope of the thread that allocates it;
+/// CUDA memory to the slot of the stream it is allocated on, since CUDA's backward runs on
+/// LibTorch's own threads. Wherever it is freed, it is credited to the slot that was charged.
+/// Counted are the bytes asked for, not what allocators round up or cache, nor what libraries
+/// (oneDNN, cuDNN handles) take for themselves.
+class MemoryMeter {
+ public:
+  static constexpr int kMaxSlots = 4096;
+  static constexpr int kOutside = -1;  // the slot of threads outside every scope, and other streams
+
+  /// Starts to meter CPU memory; what was allocated before stays uncounted. Again: does nothing.
+  /// LibTorch asks that its allocator be set while no other thread allocates.
+  static void install();
+
+  /// Puts back the allocator that was there before. At any time: what is metered stays so until it
+  /// is freed.
+  static void uninstall();
+
+  /// Charges CUDA memory allocated on `stream` from now on to `slot`. A rank that shares its slot
+  /// between stream and scopes sees the sum of both memories. Throws InvalidArgument in a build
+  /// without CUDA.
+  static void charge_stream(c10::Stream stream, int slot);
+
+  static MemoryStats stats(int slot);
+
+  /// The peak becomes what is live now.
+  static void reset_peak(int slot);
+
+  /// Moves the charge of the tensor's whole storage to `slot`, as when it is handed to another
+  /// rank. False, and nothing done, where the storage is not metered (allocated before install(),
+  /// from_blob, no storage at all).
+  static bool recharge(const torch::Tensor& tensor, int slot);
+};
+
+/// CPU memory that this thread allocates is charged to `slot` until the scope ends. Scopes nest;
+/// a scope ends on the thread that began it.
+class MemoryScope {
+ public:
+  explicit MemoryScope(int slot);
+  ~MemoryScope();
+  MemoryScope(const MemoryScope&) = delete;
+  MemoryScope& operator=(const MemoryScope&) = delete;
+
+ private:
+  int outer_;
+};
+
+}  // namespace pipewright

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <functional>
+
+#include "pipewright/nn/tensors.h"
+
+namespace pipewright {
+
+/// A micro-batch's loss as a sum and what it is a sum over (samples, unmasked tokens). The engine
+/// divides by the mini-batch's weight, so that uneven micro-batches count by their true share.
+struct LossValue {
+  torch::Tensor sum;  // a scalar, with its graph
+  double weight = 0;
+};
+
+struct Loss {
+  std::function<LossValue(const Tensors& outputs, const Tensors& targets)> value;
+  /// The weight from the targets alone, if it can be told: then gradients are divided before they
+  /// are made instead of afterwards. Empty: rows.
+  std::function<double(const Tensors& targets)> weight;
+};
+
+/// Mean squared error over samples: (outputs[0] - targets[0])^2 summed over everything else and
+/// averaged over it.
+Loss mean_squared_error();
+
+/// Mean cross entropy of logits outputs[0] (rows, classes) or (rows, ..., classes) against
+/// targets[0] of class numbers, over the targets that are not `ignore`.
+Loss cross_entropy(std::int64_t ignore = -100);
+
+}  // namespace pipewright

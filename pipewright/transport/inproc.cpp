@@ -1,0 +1,86 @@
+#include "pipewright/transport/inproc.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <thread>
+
+#include "pipewright/base/error.h"
+
+namespace pipewright {
+
+using Clock = std::chrono::steady_clock;
+
+std::string to_text(const MessageKey& key) {
+  static constexpr const char* kNames[] = {"activation", "gradient", "skip", "skip gradient"};
+  return fmt::format("{} of micro-batch {} for stage {}", kNames[static_cast<int>(key.kind)],
+                     key.micro_batch, key.stage);
+}
+
+InprocTransport::InprocTransport(int num_ranks, std::chrono::duration<double> deadline,
+                                 std::chrono::microseconds spin)
+    : deadline_(deadline), spin_(spin) {
+  for (int rank = 0; rank < num_ranks; ++rank) mailboxes_.push_back(std::make_unique<Mailbox>());
+}
+
+void InprocTransport::send(int to_rank, const MessageKey& key, Message message) {
+  Mailbox& box = *mailboxes_[static_cast<std::size_t>(to_rank)];
+  {
+    const std::lock_guard lock(box.mutex);
+    const bool fresh = box.messages.try_emplace(key, std::move(message)).second;
+    internal_check(fresh, "a message was sent twice");
+    box.num_sent.fetch_add(1, std::memory_order_release);
+  }
+  box.arrived.notify_one();
+}
+
+Message InprocTransport::receive(int at_rank, const MessageKey& key) {
+  Mailbox& box = *mailboxes_[static_cast<std::size_t>(at_rank)];
+  const auto take = [&]() -> std::optional<Message> {
+    const auto found = box.messages.find(key);
+    if (found == box.messages.end()) return std::nullopt;
+    Message message = std::move(found->second);
+    box.messages.erase(found);
+    return message;
+  };
+  const auto start = Clock::now();
+  std::unique_lock lock(box.mutex);
+  if (auto message = take()) return std::move(*message);
+  while (Clock::now() - start < spin_ && !aborted_.load(std::memory_order_relaxed)) {
+    const auto seen = box.num_sent.load(std::memory_order_acquire);
+    lock.unlock();
+    while (box.num_sent.load(std::memory_order_acquire) == seen && Clock::now() - start < spin_ &&
+           !aborted_.load(std::memory_order_relaxed)) {
+      std::this_thread::yield();
+    }
+    lock.lock();
+    if (auto message = take()) return std::move(*message);
+  }
+  std::optional<Message> message;
+  const bool there = box.arrived.wait_for(lock, deadline_, [&] {
+    if (aborted_.load()) return true;
+    message = take();
+    return message.has_value();
+  });
+  if (message) return std::move(*message);
+  if (there) throw TransportError("transport", "the step was given up because another rank failed");
+  throw TransportError(
+      "transport",
+      fmt::format("rank {} waited {} s for the {}; raise the deadline if a stage is that slow",
+                  at_rank, deadline_.count(), to_text(key)));
+}
+
+void InprocTransport::abort() {
+  aborted_.store(true);
+  for (auto& box : mailboxes_) {
+    const std::lock_guard lock(box->mutex);  // a waiter is either before its test or asleep
+    box->arrived.notify_all();
+  }
+}
+
+void InprocTransport::reset() {
+  aborted_.store(false);
+  for (auto& box : mailboxes_) box->messages.clear();
+}
+
+}  // namespace pipewright
