@@ -60,7 +60,7 @@ format: setup-checks  ## format all C++ files in place
 	@tools/sources.sh | xargs clang-format -i
 
 lint: setup-checks build  ## clang-tidy over all C++ files
-	@tools/lint.sh $(BUILD)
+	@tools/lint.py --build $(BUILD)
 
 check: setup-checks build  ## what CI runs beside the tests: format, includes, lint, sanitizers, fuzz, install
 	$(ctest) -L check

@@ -9,22 +9,11 @@
 #include "pipewright/nn/loss.h"
 #include "pipewright/nn/sequence.h"
 #include "pipewright/trace/timeline.h"
+#include "pipewright/train/batch.h"
 #include "pipewright/train/strategy.h"
+#include "pipewright/train/updater.h"
 
 namespace pipewright {
-
-/// A mini-batch. Every tensor is split along dimension 0, but for the inputs marked shared (a mask,
-/// a table), which every micro-batch gets whole.
-struct Batch {
-  Tensors inputs;
-  Tensors targets = {};
-  std::vector<char> shared_inputs = {};  // by input; shorter than inputs: the rest is not shared
-};
-
-/// Makes the optimizer of a stage over the parameters it owns. LBFGS is refused: it wants to call
-/// the model.
-using OptimizerFactory =
-    std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::Tensor> parameters)>;
 
 struct StepResult {
   double loss = 0;    // mean over the mini-batch's weight
@@ -42,7 +31,7 @@ struct StepResult {
 class Trainer {
  public:
   /// Throws InvalidArgument for a strategy that does not fit the model.
-  Trainer(Sequence model, Loss loss, OptimizerFactory optimizer, Strategy strategy);
+  Trainer(Sequence model, Loss loss, const OptimizerFactory& optimizer, Strategy strategy);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;

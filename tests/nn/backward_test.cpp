@@ -15,14 +15,6 @@ using testing::Kind;
 using testing::Segment;
 using torch::Tensor;
 
-Tensors as_leaves(const Tensors& inputs) {
-  Tensors leaves;
-  for (const Tensor& input : inputs) {
-    leaves.push_back(input.detach().requires_grad_(input.is_floating_point()));
-  }
-  return leaves;
-}
-
 Tensors gradients_for(const Tensors& outputs) {
   Tensors gradients;
   for (const Tensor& output : outputs) {
@@ -40,9 +32,9 @@ Pass forward(const Segment& segment, int micro_batch) {
   torch::manual_seed(100 + micro_batch);
   Pass pass;
   for (const Tensor& input : segment.inputs) {
-    pass.inputs.push_back(input.is_floating_point() ? input * (1 + micro_batch) : input);
+    const bool real = input.is_floating_point();
+    pass.inputs.push_back(real ? (input * (1 + micro_batch)).requires_grad_() : input);
   }
-  pass.inputs = as_leaves(pass.inputs);
   pass.outputs = segment.forward(pass.inputs);
   pass.output_gradients = gradients_for(pass.outputs);
   return pass;
@@ -242,7 +234,7 @@ TEST(BackwardSplit, AWeightHalfRunsOnce) {
   EXPECT_THROW(half.weight_half.run(), InternalError);
 }
 
-/// Activations of `num_bytes` each: one that feeds a weight, then `num_chain` that feed none.
+/// Activations of x's size: one that feeds a weight, then `num_chain` that feed none.
 Tensors long_chain(const Tensor& x, const Tensor& weight, int num_chain) {
   Tensor y = x.tanh() * weight;
   for (int i = 0; i < num_chain; ++i) y = y.tanh();
