@@ -1,6 +1,7 @@
 #include "pipewright/base/json.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>

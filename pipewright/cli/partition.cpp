@@ -1,6 +1,7 @@
 #include "pipewright/partition/partition.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <memory>
 #include <nlohmann/json.hpp>

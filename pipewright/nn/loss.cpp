@@ -1,6 +1,7 @@
 #include "pipewright/nn/loss.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "pipewright/base/error.h"
 

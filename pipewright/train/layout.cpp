@@ -1,6 +1,7 @@
 #include "pipewright/train/layout.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
