@@ -249,7 +249,8 @@ void add_simulate(CLI::App& program) {
   command->add_option("--ranks", options->ranks, "K: workers in the pipeline");
   command->add_option("--micro-batches", options->micro_batches, "M: slices of the mini-batch");
   command->add_option("--chunks", options->chunks,
-                      "V: stages a rank (default 2 for zb-v and interleaved-1f1b, else 1)");
+                      "V: stages a rank (default 2 for zb-v and interleaved-1f1b, else 1); with "
+                      "all, for those that can have it");
   command->add_option(
       "--from-csv", options->from_csv,
       "A program of torch.distributed.pipelining instead of a schedule: checked, then simulated");

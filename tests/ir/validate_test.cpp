@@ -48,8 +48,9 @@ TEST(Validator, NamesWhatIsMissing) {
 }
 
 TEST(Validator, NamesTheWrongRank) {
+  // In a CSV a stage belongs to the rank that has it first.
   EXPECT_THAT(verdict_on("0F0,0F1,1B0,0B0,0B1\n1F0,1F1,1B1\n"),
-              HasSubstr("0F0"));  // stage 1 is first seen on rank 0: then rank 1's are wrong
+              HasSubstr("rank 1, step 0: 1F0 is on the wrong rank: stage 1 belongs to rank 0"));
   EXPECT_THAT(verdict_on_text("micro_batches 1\nplacement 0 1\nrank 0: 0F0 1B0 0B0\nrank 1: 1F0\n"),
               HasSubstr("rank 0, step 1: 1B0 is on the wrong rank: stage 1 belongs to rank 1"));
 }
