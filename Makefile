@@ -20,7 +20,7 @@ setup = @TORCH='$(TORCH)' SETUP='$(SETUP)' tools/setup.sh
 ctest = @ctest --test-dir $(BUILD) --output-on-failure --no-label-summary -j $(JOBS)
 
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):.*##/  make \1\t/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z ]*\):.*##/  make \1\t/p' Makefile | expand -t 18
 
 setup-build:
 	$(setup) build libs torch
@@ -44,7 +44,8 @@ $(configured): CMakePresets.json | setup-build
 build: setup-build $(configured)  ## the library and the program, at build/pipewright
 	@cmake --build $(BUILD) -j $(JOBS)
 
-run: build  ## simulate all schedules and draw them
+run: setup-build $(configured)  ## simulate all schedules and draw them (builds the program alone)
+	@cmake --build $(BUILD) -j $(JOBS) --target pipewright_program
 	@mkdir -p out
 	@$(BUILD)/pipewright simulate --schedule all --ranks 4 --micro-batches 8 --html out/schedules.html
 	@echo

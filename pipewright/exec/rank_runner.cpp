@@ -70,6 +70,7 @@ void RankRunner::run(const Program& program, const StepInput& input, Clock::time
                                            to_text(i), kind_words(i.kind()), error.what()));
     }
     span.end = seconds();
+    span.start += at(i.stage()).take_waited();  // an instruction begins when its input is there
     span.kind = i.kind();
     span.stage = i.stage();
     span.micro_batch = i.micro_batch();

@@ -86,10 +86,16 @@ ForwardContext StageRunner::context(const StepInput& input, int micro_batch) con
   return context;
 }
 
+Message StageRunner::receive(const MessageKey& key) {
+  const auto start = std::chrono::steady_clock::now();
+  Message message = transport_->receive(shared_.layout.rank_of(stage_), key);
+  waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return message;
+}
+
 Message StageRunner::take_input(const StepInput& input, int micro_batch) {
   if (stage_ > 0) {
-    return transport_->receive(shared_.layout.rank_of(stage_),
-                               {MessageKind::kActivation, stage_, micro_batch});
+    return receive({MessageKind::kActivation, stage_, micro_batch});
   }
   const Tensors& tensors = input.inputs[static_cast<std::size_t>(micro_batch)];
   return {tensors, std::vector<char>(tensors.size(), 0)};
@@ -122,8 +128,7 @@ Message StageRunner::popped(Run* run, std::map<std::string, Message>* local,
   if (auto found = local->extract(name)) return std::move(found.mapped());
   if (const auto kept = run->skips.find(name); kept != run->skips.end()) return kept->second;
   const int index = shared_.skip_index.at(name);
-  Message message = transport_->receive(shared_.layout.rank_of(stage_),
-                                        {MessageKind::kSkip, stage_, micro_batch, index});
+  Message message = receive({MessageKind::kSkip, stage_, micro_batch, index});
   run->skips[name] = message;
   return message;
 }
@@ -220,10 +225,7 @@ void StageRunner::backward(int micro_batch, bool split) {
   if (is_last()) {
     gradients = {torch::ones_like(run.segments.back().outputs[0])};
   } else {
-    gradients =
-        transport_
-            ->receive(shared_.layout.rank_of(stage_), {MessageKind::kGradient, stage_, micro_batch})
-            .tensors;
+    gradients = receive({MessageKind::kGradient, stage_, micro_batch}).tensors;
   }
   std::map<std::string, torch::Tensor> local;
   for (std::size_t k = segments_.size(); k-- > 0;) {
@@ -233,10 +235,8 @@ void StageRunner::backward(int micro_batch, bool split) {
       if (auto found = local.extract(name)) {
         gradients.push_back(found.mapped());
       } else {
-        gradients.push_back(transport_
-                                ->receive(shared_.layout.rank_of(stage_),
-                                          {MessageKind::kSkipGradient, stage_, micro_batch, index})
-                                .tensors[0]);
+        gradients.push_back(
+            receive({MessageKind::kSkipGradient, stage_, micro_batch, index}).tensors[0]);
       }
     }
     const std::size_t num_inputs = segment.inputs.size();

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "pipewright/exec/stage.h"
@@ -72,6 +73,10 @@ class StageRunner {
   std::map<int, Tensors>& outputs() { return outputs_; }
   void clear_results();
 
+  /// How long receives have waited since the last call, in seconds: time that was not the stage's
+  /// own.
+  double take_waited() { return std::exchange(waited_, 0.0); }
+
  private:
   /// A micro-batch at this stage, between forward and backward.
   struct Run {
@@ -80,6 +85,7 @@ class StageRunner {
     std::vector<SegmentRun> segments;
   };
 
+  Message receive(const MessageKey& key);
   bool is_last() const { return stage_ + 1 == shared_.layout.num_stages(); }
   ForwardContext context(const StepInput& input, int micro_batch) const;
   Message take_input(const StepInput& input, int micro_batch);
@@ -103,6 +109,7 @@ class StageRunner {
   std::map<int, Message> outgoing_;       // outputs that wait for their SEND
   std::map<int, Message> outgoing_gradients_;
   std::map<int, LossValue> losses_;
+  double waited_ = 0;
   std::map<int, Tensors> outputs_;
 };
 

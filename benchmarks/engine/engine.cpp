@@ -1,0 +1,212 @@
+// What does the engine cost over a hand-written LibTorch loop, and how near is a pipeline to its
+// formula?
+//
+//     bench_engine [--dim D] [--layers L] [--seq S] [--batch B] [--repeats R]
+//
+// Everything is a ratio taken in one run: the two sides of a comparison take turns, and medians are
+// compared.
+
+#include <torch/torch.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <thread>
+
+#include "pipewright/train/trainer.h"
+
+namespace pipewright {
+namespace {
+
+struct Sizes {
+  int dim = 256;
+  int layers = 8;
+  int seq = 64;
+  int batch = 32;
+  int repeats = 9;
+};
+
+struct BlockImpl : torch::nn::Module {
+  explicit BlockImpl(int dim)
+      : norm1(register_module("norm1", torch::nn::LayerNorm(torch::nn::LayerNormOptions({dim})))),
+        norm2(register_module("norm2", torch::nn::LayerNorm(torch::nn::LayerNormOptions({dim})))),
+        qkv(register_module("qkv", torch::nn::Linear(dim, 3 * dim))),
+        proj(register_module("proj", torch::nn::Linear(dim, dim))),
+        up(register_module("up", torch::nn::Linear(dim, 4 * dim))),
+        down(register_module("down", torch::nn::Linear(4 * dim, dim))) {}
+
+  torch::Tensor forward(torch::Tensor x) {  // (B, T, C)
+    const auto b = x.size(0), t = x.size(1), c = x.size(2);
+    constexpr int kHeads = 4;
+    const auto parts = qkv(norm1(x)).view({b, t, 3, kHeads, c / kHeads}).permute({2, 0, 3, 1, 4});
+    const auto scores = torch::matmul(parts[0], parts[1].transpose(-1, -2)) /
+                        std::sqrt(static_cast<double>(c / kHeads));
+    const auto y =
+        torch::matmul(torch::softmax(scores, -1), parts[2]).transpose(1, 2).reshape({b, t, c});
+    x = x + proj(y);
+    return x + down(torch::gelu(up(norm2(x))));
+  }
+  torch::nn::LayerNorm norm1, norm2;
+  torch::nn::Linear qkv, proj, up, down;
+};
+TORCH_MODULE(Block);
+
+Sequence make_model(const Sizes& sizes) {
+  torch::manual_seed(1);
+  Sequence model;
+  for (int i = 0; i < sizes.layers; ++i) model.add("block" + std::to_string(i), Block(sizes.dim));
+  return model;
+}
+
+std::unique_ptr<torch::optim::Optimizer> sgd(std::vector<torch::Tensor> parameters) {
+  return std::make_unique<torch::optim::SGD>(std::move(parameters), 1e-3);
+}
+
+double seconds_of(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
+                   values.end());
+  return values[values.size() / 2];
+}
+
+/// The loop anybody would write: micro-batches one after the other, gradients accumulated, one
+/// update.
+class PlainLoop {
+ public:
+  PlainLoop(const Sizes& sizes, int micro_batches)
+      : model_(make_model(sizes)), micro_batches_(micro_batches) {
+    std::vector<torch::Tensor> parameters;
+    for (auto& [name, parameter] : model_.named_parameters()) parameters.push_back(parameter);
+    optimizer_ = sgd(std::move(parameters));
+  }
+
+  void step(const Batch& batch) {
+    const auto xs = batch.inputs[0].tensor_split(micro_batches_);
+    const auto ys = batch.targets[0].tensor_split(micro_batches_);
+    const Loss loss = mean_squared_error();
+    optimizer_->zero_grad();
+    double sum = 0;
+    for (std::size_t m = 0; m < xs.size(); ++m) {
+      Tensors x = {xs[m]};
+      for (const Layer& layer : model_.layers()) x = layer.forward(x);
+      const LossValue value = loss.value(x, {ys[m]});
+      (value.sum / static_cast<double>(batch.inputs[0].size(0))).backward();
+      sum += value.sum.item<double>();
+    }
+    optimizer_->step();
+    (void)sum;
+  }
+
+ private:
+  Sequence model_;
+  int micro_batches_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+};
+
+Strategy strategy_of(int ranks, int micro_batches, const std::string& schedule) {
+  Strategy strategy;
+  strategy.ranks = ranks;
+  strategy.micro_batches = micro_batches;
+  strategy.schedule = schedule;
+  strategy.threads_per_rank = 1;
+  return strategy;
+}
+
+Batch make_batch(const Sizes& sizes) {
+  return {.inputs = {torch::randn({sizes.batch, sizes.seq, sizes.dim})},
+          .targets = {torch::randn({sizes.batch, sizes.seq, sizes.dim})}};
+}
+
+void compare_with_loop(const Sizes& sizes, int micro_batches) {
+  const Batch batch = make_batch(sizes);
+  PlainLoop loop(sizes, micro_batches);
+  Trainer trainer(make_model(sizes), mean_squared_error(), sgd,
+                  strategy_of(1, micro_batches, "1f1b"));
+  std::vector<double> plain, engine;
+  for (int i = -2; i < sizes.repeats; ++i) {
+    const double a = seconds_of([&] { loop.step(batch); });
+    const double b = seconds_of([&] { trainer.step(batch); });
+    if (i >= 0) plain.push_back(a), engine.push_back(b);
+  }
+  std::printf("K=1 M=%d: loop %.1f ms, engine %.1f ms, ratio %.4f\n", micro_batches,
+              1e3 * median(plain), 1e3 * median(engine), median(engine) / median(plain));
+}
+
+/// Loops on as many threads at the same time: what the cores give when nobody waits for anybody.
+double independent_loops(const Sizes& sizes, int ranks, int micro_batches) {
+  Sizes share = sizes;
+  share.layers = sizes.layers / ranks;
+  const Batch batch = make_batch(sizes);
+  std::vector<std::unique_ptr<PlainLoop>> loops;
+  for (int rank = 0; rank < ranks; ++rank)
+    loops.push_back(std::make_unique<PlainLoop>(share, micro_batches));
+  std::vector<double> times;
+  for (int i = -1; i < sizes.repeats; ++i) {
+    const double time = seconds_of([&] {
+      std::vector<std::thread> threads;
+      for (auto& loop : loops) {
+        threads.emplace_back([&] {
+          torch::set_num_threads(1);
+          loop->step(batch);
+        });
+      }
+      for (auto& thread : threads) thread.join();
+    });
+    if (i >= 0) times.push_back(time);
+  }
+  return median(times);
+}
+
+void measure_pipeline(const Sizes& sizes, int ranks, int micro_batches, const std::string& schedule,
+                      double ceiling) {
+  const Batch batch = make_batch(sizes);
+  Trainer trainer(make_model(sizes), mean_squared_error(), sgd,
+                  strategy_of(ranks, micro_batches, schedule));
+  std::vector<double> times, bubbles;
+  for (int i = -2; i < sizes.repeats; ++i) {
+    const StepResult result = trainer.step(batch);
+    if (i < 0) continue;
+    times.push_back(result.seconds);
+    double waiting = 0;
+    for (const RankTimes& rank : StepTimes(result.timeline).ranks())
+      waiting += result.seconds - rank.compute;
+    bubbles.push_back(waiting / (static_cast<double>(ranks) * result.seconds));
+  }
+  const double formula = (ranks - 1.0) / (micro_batches + ranks - 1.0);
+  std::printf(
+      "%-16s K=%d M=%d: %.1f ms, bubble measured %.2f %% (1f1b's formula %.2f %%), of the ceiling "
+      "%.1f %%\n",
+      schedule.c_str(), ranks, micro_batches, 1e3 * median(times), 100 * median(bubbles),
+      100 * formula, 100 * ceiling * (1 + (ranks - 1.0) / micro_batches) / median(times));
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("What the engine costs");
+  Sizes sizes;
+  app.add_option("--dim", sizes.dim, "width");
+  app.add_option("--layers", sizes.layers, "blocks");
+  app.add_option("--seq", sizes.seq, "tokens");
+  app.add_option("--batch", sizes.batch, "rows");
+  app.add_option("--repeats", sizes.repeats, "timed repeats");
+  CLI11_PARSE(app, argc, argv);
+  torch::set_num_threads(1);
+  for (const int micro_batches : {1, 8}) compare_with_loop(sizes, micro_batches);
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  for (const int ranks : {2, 4, 8}) {
+    if (ranks > cores || sizes.layers % ranks != 0) continue;
+    const double ceiling = independent_loops(sizes, ranks, 16);
+    for (const char* schedule : {"gpipe", "1f1b", "zb-h1"})
+      measure_pipeline(sizes, ranks, 16, schedule, ceiling);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace pipewright
+
+int main(int argc, char** argv) { return pipewright::run(argc, argv); }
