@@ -90,9 +90,7 @@ Walk::Walk(const Program& program, Sends sends, WalkOrder order)
   for (std::size_t stage = 0; lowered_ && stage + 1 < crosses_.size(); ++stage) {
     crosses_[stage] = program.placement[stage] != program.placement[stage + 1] ? 1 : 0;
   }
-  for (std::size_t rank = 0; rank < program.ranks.size(); ++rank) {
-    if (!program.ranks[rank].empty()) ++num_left_;
-  }
+  for (const auto& list : program.ranks) num_left_ += list.empty() ? 0 : 1;
   for (std::size_t rank = 0; rank < program.ranks.size(); ++rank) offer(rank);
   round_ = -1;
 }

@@ -136,7 +136,7 @@ std::uint64_t below(std::mt19937& random, std::uint64_t limit) {
 }
 
 const std::vector<Family>& families() {
-  static const std::vector<Family> all = {
+  static const std::vector<Family> kAll = {
       {"zeros and ones", 0, [](std::mt19937& random) { return below(random, 2); }},
       {"digits", 0, [](std::mt19937& random) { return below(random, 10); }},
       {"tenths", -1, [](std::mt19937& random) { return 1 + below(random, 12); }},
@@ -151,7 +151,7 @@ const std::vector<Family>& families() {
       {"tiny", -310, [](std::mt19937& random) { return below(random, 6); }},
       {"enormous", 300, [](std::mt19937& random) { return below(random, 6); }},
   };
-  return all;
+  return kAll;
 }
 
 class PartitionAgainstBruteForce : public testing::TestWithParam<int> {};
