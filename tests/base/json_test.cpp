@@ -8,30 +8,21 @@
 
 #include "pipewright/base/error.h"
 #include "pipewright/base/file.h"
+#include "tests/refusal.h"
 
 namespace pipewright {
 namespace {
 
 using testing::HasSubstr;
 
-template <typename Call>
-std::string message_of(Call call) {
-  try {
-    call();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
 TEST(Json, NamesTheLineOfAMistake) {
-  EXPECT_THAT(message_of([] { parse_json("{\n  \"a\": ,\n}", "file"); }),
+  EXPECT_THAT(refusal([] { parse_json("{\n  \"a\": ,\n}", "file"); }),
               HasSubstr("line 2, column 8"));
-  EXPECT_THAT(message_of([] { parse_json("", "file"); }), HasSubstr("line 1, column 1"));
+  EXPECT_THAT(refusal([] { parse_json("", "file"); }), HasSubstr("line 1, column 1"));
 }
 
 TEST(Json, RefusesDeepNestingInsteadOfUsingUpTheStack) {
-  EXPECT_THAT(message_of([] { parse_json(std::string(1'000'000, '['), "file"); }),
+  EXPECT_THAT(refusal([] { parse_json(std::string(1'000'000, '['), "file"); }),
               HasSubstr("nested"));
   EXPECT_NO_THROW(parse_json(R"({"text": "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[["})", "file"));
 }
@@ -40,15 +31,15 @@ TEST(JsonObject, NamesTheMemberThatIsWrong) {
   const auto value =
       parse_json(R"({"a": "x", "b": -1, "c": 1.5, "d": 18446744073709551615})", "file");
   const JsonObject object(value, "file", "root");
-  EXPECT_THAT(message_of([&] { object.non_negative("a"); }),
+  EXPECT_THAT(refusal([&] { object.non_negative("a"); }),
               HasSubstr("[file] root.a is string, not a number"));
-  EXPECT_THAT(message_of([&] { object.non_negative("b"); }), HasSubstr("root.b is -1"));
-  EXPECT_THAT(message_of([&] { object.integer("c", 0, 5); }),
+  EXPECT_THAT(refusal([&] { object.non_negative("b"); }), HasSubstr("root.b is -1"));
+  EXPECT_THAT(refusal([&] { object.integer("c", 0, 5); }),
               HasSubstr("root.c is not a whole number from 0 to 5"));
-  EXPECT_THAT(message_of([&] { object.integer("d", 0, 5); }), HasSubstr("root.d"));
-  EXPECT_THAT(message_of([&] { object.string("e"); }), HasSubstr("root.e is missing"));
-  EXPECT_THAT(message_of([&] { object.array("a"); }), HasSubstr("root.a is string, not an array"));
-  EXPECT_THAT(message_of([&] {
+  EXPECT_THAT(refusal([&] { object.integer("d", 0, 5); }), HasSubstr("root.d"));
+  EXPECT_THAT(refusal([&] { object.string("e"); }), HasSubstr("root.e is missing"));
+  EXPECT_THAT(refusal([&] { object.array("a"); }), HasSubstr("root.a is string, not an array"));
+  EXPECT_THAT(refusal([&] {
                 object.refuse_unknown({"a", "b", "c"});
               }),
               HasSubstr("root.d is no member"));
@@ -56,11 +47,11 @@ TEST(JsonObject, NamesTheMemberThatIsWrong) {
 }
 
 TEST(File, SaysWhyItCannotBeRead) {
-  EXPECT_THAT(message_of([] { read_file("/nowhere/at/all", "--from-csv"); }),
+  EXPECT_THAT(refusal([] { read_file("/nowhere/at/all", "--from-csv"); }),
               testing::AllOf(HasSubstr("[--from-csv] cannot read '/nowhere/at/all'"),
                              HasSubstr("No such file")));
-  EXPECT_THAT(message_of([] { read_file("/tmp", "--from-csv"); }), HasSubstr("is a folder"));
-  EXPECT_THAT(message_of([] { write_file("/nowhere/at/all", "x", "--csv"); }),
+  EXPECT_THAT(refusal([] { read_file("/tmp", "--from-csv"); }), HasSubstr("is a folder"));
+  EXPECT_THAT(refusal([] { write_file("/nowhere/at/all", "x", "--csv"); }),
               HasSubstr("cannot write"));
 }
 

@@ -4,19 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "pipewright/base/error.h"
+#include "tests/refusal.h"
 
 namespace pipewright {
 namespace {
-
-template <typename Call>
-std::string message_of(Call call) {
-  try {
-    call();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 TEST(Bytes, ReadDecimalAndBinaryUnits) {
   EXPECT_EQ(parse_bytes("0", "x"), 0);
@@ -31,7 +22,7 @@ TEST(Bytes, ReadDecimalAndBinaryUnits) {
 TEST(Bytes, RefuseWhatIsNoNumberOfBytes) {
   for (const char* text :
        {"", "GiB", "-1", "1 GiBs", "1gib", "nan", "inf", "1e400", "99999999TiB", "1,5MiB"}) {
-    EXPECT_THAT(message_of([&] { parse_bytes(text, "--memory"); }),
+    EXPECT_THAT(refusal([&] { parse_bytes(text, "--memory"); }),
                 testing::AllOf(testing::HasSubstr("[--memory]"), testing::HasSubstr("8GiB")))
         << text;
   }
@@ -46,7 +37,7 @@ TEST(Bytes, AreWrittenInTheUnitThatReadsBest) {
 TEST(Integers, KeepTheirRange) {
   EXPECT_EQ(parse_integer("7", "--ranks", 1, 10), 7);
   for (const char* text : {"", "0", "11", "7x", " 7", "99999999999999999999", "1.5"}) {
-    EXPECT_THAT(message_of([&] { parse_integer(text, "--ranks", 1, 10); }),
+    EXPECT_THAT(refusal([&] { parse_integer(text, "--ranks", 1, 10); }),
                 testing::HasSubstr("is not a whole number from 1 to 10"))
         << text;
   }
@@ -55,7 +46,7 @@ TEST(Integers, KeepTheirRange) {
 TEST(Times, AreFiniteAndNotNegative) {
   EXPECT_DOUBLE_EQ(parse_non_negative("0.25", "--forward"), 0.25);
   for (const char* text : {"", "-1", "nan", "inf", "1s", "--"}) {
-    EXPECT_THAT(message_of([&] { parse_non_negative(text, "--forward"); }),
+    EXPECT_THAT(refusal([&] { parse_non_negative(text, "--forward"); }),
                 testing::HasSubstr("[--forward] '"))
         << text;
   }

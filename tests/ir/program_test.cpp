@@ -4,21 +4,12 @@
 #include <gtest/gtest.h>
 
 #include "pipewright/base/error.h"
+#include "tests/refusal.h"
 
 namespace pipewright {
 namespace {
 
 using testing::HasSubstr;
-
-template <typename Call>
-std::string refusal(Call call) {
-  try {
-    call();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "accepted";
-}
 
 TEST(InstructionText, ReadsBackEveryKind) {
   for (const Kind kind : kAllKinds) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "pipewright/base/error.h"
+#include "tests/refusal.h"
 
 namespace pipewright {
 namespace {
@@ -18,16 +19,6 @@ struct TwoInTwoOut : torch::nn::Module {
 struct Many : torch::nn::Module {
   Tensors forward(const Tensors& x) { return {x[0], x[0], x[0]}; }
 };
-
-template <typename Call>
-std::string refusal(Call call) {
-  try {
-    call();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "accepted";
-}
 
 TEST(Sequence, TakesModulesOfEveryForward) {
   Sequence model;

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "pipewright/base/error.h"
+#include "tests/refusal.h"
 #include "tests/train/test_models.h"
 
 namespace pipewright {
@@ -52,16 +53,6 @@ OptimizerFactory sgd() {
   return [](std::vector<torch::Tensor> parameters) {
     return std::make_unique<torch::optim::SGD>(std::move(parameters), 0.1);
   };
-}
-
-template <typename Call>
-std::string refusal(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
 }
 
 int num_threads_of_process() {
