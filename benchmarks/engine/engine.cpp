@@ -173,8 +173,8 @@ void measure_pipeline(const Sizes& sizes, int ranks, int micro_batches, const st
     if (i < 0) continue;
     times.push_back(result.seconds);
     double waiting = 0;
-    for (const RankTimes& rank : StepTimes(result.timeline).ranks())
-      waiting += result.seconds - rank.compute;
+    const StepTimes step(result.timeline);
+    for (const RankTimes& rank : step.ranks()) waiting += result.seconds - rank.compute;
     bubbles.push_back(waiting / (static_cast<double>(ranks) * result.seconds));
   }
   const double formula = (ranks - 1.0) / (micro_batches + ranks - 1.0);

@@ -32,6 +32,12 @@ class StageError : public Error {
   using Error::Error;
 };
 
+/// A stage needed more memory than there is. The message says what it holds and what may help.
+class OutOfMemory : public StageError {
+ public:
+  using StageError::StageError;
+};
+
 /// A peer failed, or a wait came to its deadline.
 class TransportError : public Error {
  public:

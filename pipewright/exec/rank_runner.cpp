@@ -2,26 +2,54 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
+
 #include "pipewright/base/error.h"
+#include "pipewright/base/units.h"
 
 namespace pipewright {
+namespace {
 
-using Clock = std::chrono::steady_clock;
+/// LibTorch's CPU allocator has no error type of its own, only words.
+bool is_out_of_memory(const std::exception& error) {
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
+  return std::string_view(error.what()).find("DefaultCPUAllocator") != std::string_view::npos;
+}
 
-RankRunner::RankRunner(const SharedModel& shared, int rank, Transport* transport,
-                       std::function<void(int)> update)
-    : rank_(rank), update_(std::move(update)) {
+}  // namespace
+
+RankRunner::RankRunner(const SharedModel& shared, RankOptions options)
+    : options_(std::move(options)),
+      by_stage_(static_cast<std::size_t>(shared.layout.num_stages()), nullptr) {
   for (int stage = 0; stage < shared.layout.num_stages(); ++stage) {
-    if (shared.layout.rank_of(stage) != rank) continue;
-    stages_.push_back(std::make_unique<StageRunner>(shared, stage, transport));
+    if (shared.layout.rank_of(stage) != options_.rank) continue;
+    stage_slots_.push_back(std::make_unique<MemorySlot>(slot_.number()));
+    const StagePlace place{&stream_on(shared.layout.device_of(stage)),
+                           stage_slots_.back()->number()};
+    stages_.push_back(std::make_unique<StageRunner>(shared, stage, options_.transport, place));
+    by_stage_[static_cast<std::size_t>(stage)] = stages_.back().get();
   }
 }
 
-StageRunner& RankRunner::at(int stage) {
-  for (auto& runner : stages_) {
-    if (runner->stage() == stage) return *runner;
+const DeviceStream& RankRunner::stream_on(torch::Device device) {
+  for (const auto& stream : streams_) {
+    if (stream->device() == device) return *stream;
   }
-  throw InternalError("exec", fmt::format("stage {} is not on rank {}", stage, rank_));
+  streams_.push_back(std::make_unique<DeviceStream>(device));
+  return *streams_.back();
+}
+
+StageRunner& RankRunner::at(int stage) const {
+  StageRunner* runner = by_stage_[static_cast<std::size_t>(stage)];
+  internal_check(runner != nullptr, "an instruction is on its stage's rank");
+  return *runner;
+}
+
+std::vector<int> RankRunner::stage_numbers() const {
+  std::vector<int> numbers;
+  for (const auto& stage : stages_) numbers.push_back(stage->stage());
+  return numbers;
 }
 
 void RankRunner::execute(Instruction i, const Program& program, const StepInput& input) {
@@ -42,40 +70,69 @@ void RankRunner::execute(Instruction i, const Program& program, const StepInput&
     case Kind::kRecvForward:
     case Kind::kRecvBackward: break;  // taken by the instruction that uses it
     case Kind::kReduce: break;        // one replica
-    case Kind::kStep: update_(i.stage()); break;
+    case Kind::kStep: update_waited_ = options_.update(i.stage()); break;
   }
 }
 
-void RankRunner::run(const Program& program, const StepInput& input, Clock::time_point start,
-                     std::vector<Span>* lane) {
+void RankRunner::execute_or_explain(Instruction i, const Program& program, const StepInput& input) {
+  try {
+    execute(i, program, input);
+  } catch (const TransportError&) {
+    throw;
+  } catch (const std::exception& error) {
+    explain(i, error.what(), is_out_of_memory(error));
+  }
+}
+
+void RankRunner::explain(Instruction i, const char* what, bool out_of_memory) const {
+  const std::string where = fmt::format("rank {}, stage {}, {} ({})", options_.rank, i.stage(),
+                                        to_text(i), kind_words(i.kind()));
+  if (!out_of_memory) throw StageError("exec", fmt::format("{}: {}", where, what));
+  const MemoryStats stats = MemoryMeter::stats(memory_slot());
+  throw OutOfMemory(
+      "exec", fmt::format("{}: out of memory; the rank's tensors take {} now, {} at its peak in "
+                          "this step; {} ({})",
+                          where, format_bytes(static_cast<double>(stats.live_bytes)),
+                          format_bytes(static_cast<double>(stats.peak_bytes)),
+                          options_.memory_advice, what));
+}
+
+void RankRunner::find_recomputed(const Program& program) {
   recomputed_.assign(static_cast<std::size_t>(program.num_stages() * program.num_micro_batches), 0);
-  const auto& list = program.ranks[static_cast<std::size_t>(rank_)];
-  for (const Instruction i : list) {
+  for (const Instruction i : program.ranks[static_cast<std::size_t>(options_.rank)]) {
     if (i.kind() != Kind::kRecompute) continue;
     recomputed_[static_cast<std::size_t>(i.stage() * program.num_micro_batches + i.micro_batch())] =
         1;
   }
-  lane->clear();
-  lane->reserve(list.size());
-  const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
+}
+
+void RankRunner::run(const Program& program, const StepInput& input,
+                     std::chrono::steady_clock::time_point start, RankTrace* trace) {
+  find_recomputed(program);
+  const auto& list = program.ranks[static_cast<std::size_t>(options_.rank)];
+  std::vector<std::int64_t> live;  // after each span
+  live.reserve(list.size());
+  clock_.start(start, streams_);
   for (const Instruction i : list) {
+    if (is_recv(i.kind())) continue;
+    StageRunner& stage = at(i.stage());
+    const UseStream stream(*stage.place().stream);
+    const MemoryScope memory(stage.place().memory_slot);
+    if (stage.place().stream->on_gpu())  // several stages may share it
+      MemoryMeter::charge_stream(stage.place().stream->stream(), stage.place().memory_slot);
+    clock_.begin(stage);
+    execute_or_explain(i, program, input);
     Span span;
-    span.start = seconds();
-    try {
-      execute(i, program, input);
-    } catch (const TransportError&) {
-      throw;
-    } catch (const std::exception& error) {
-      throw StageError("exec", fmt::format("rank {}, stage {}, {} ({}): {}", rank_, i.stage(),
-                                           to_text(i), kind_words(i.kind()), error.what()));
-    }
-    span.end = seconds();
-    span.start += at(i.stage()).take_waited();  // an instruction begins when its input is there
     span.kind = i.kind();
     span.stage = i.stage();
     span.micro_batch = i.micro_batch();
-    if (!is_recv(i.kind())) lane->push_back(span);
+    clock_.end(stage, span, stage.take_waited() + std::exchange(update_waited_, 0.0));
+    live.push_back(MemoryMeter::stats(memory_slot()).live_bytes);
   }
+  for (const auto& stream : streams_) stream->synchronize(options_.deadline);
+  trace->spans = clock_.spans();
+  for (std::size_t k = 0; k < live.size(); ++k)
+    trace->memory.push_back({trace->spans[k].end, static_cast<double>(live[k])});
 }
 
 void RankRunner::abandon() {

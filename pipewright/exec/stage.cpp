@@ -6,6 +6,7 @@
 #include <map>
 
 #include "pipewright/base/error.h"
+#include "pipewright/exec/finite.h"
 #include "pipewright/nn/random.h"
 
 namespace pipewright {
@@ -13,13 +14,6 @@ namespace {
 
 bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-torch::Device device_of(const Tensors& tensors) {
-  for (const auto& tensor : tensors) {
-    if (tensor.defined()) return tensor.device();
-  }
-  return torch::kCPU;
 }
 
 }  // namespace
@@ -42,11 +36,23 @@ Segment::Segment(const Sequence& model, std::size_t first, std::size_t last,
   for (const TiedUse* use : tied_) tied_parameters_.push_back(use->parameter);
 }
 
-void Segment::forward(const ForwardContext& context, SegmentRun* run) const {
+Tensors Segment::run_layer(const ForwardContext& context, std::size_t index,
+                           const Tensors& x) const {
+  const Layer& layer = model_->layers()[index];
+  const RandomScope random(
+      {context.run_seed, context.step, context.micro_batch, static_cast<std::int64_t>(index)},
+      context.device);
+  DeferredBatchNorm* norms = batch_norms_[index - first_].get();
+  if (!context.training || norms == nullptr || !norms->any()) return layer.forward(x);
+  const DeferredBatchNorm::MicroBatch collect(*norms, context.micro_batch, context.recomputing);
+  return layer.forward(x);
+}
+
+SegmentOutputs Segment::forward(const ForwardContext& context, const SegmentRun& run) const {
   const torch::AutoGradMode mode(context.keep_graph);
   std::map<std::string, torch::Tensor> skips;
-  for (std::size_t i = 0; i < pops_.size(); ++i) skips[pops_[i]] = run->pops[i];
-  Tensors x = run->inputs;
+  for (std::size_t i = 0; i < pops_.size(); ++i) skips[pops_[i]] = run.pops[i];
+  Tensors x = run.inputs;
   bool kept = true;  // somebody else holds x: it must not be written into
   for (std::size_t i = first_; i < last_; ++i) {
     const Layer& layer = model_->layers()[i];
@@ -54,16 +60,9 @@ void Segment::forward(const ForwardContext& context, SegmentRun* run) const {
       for (auto& tensor : x) tensor = tensor.clone();
     }
     for (const auto& name : layer.options.pop) x.push_back(skips.extract(name).mapped());
-    const RandomScope random(
-        {context.run_seed, context.step, context.micro_batch, static_cast<std::int64_t>(i)},
-        device_of(x));
-    DeferredBatchNorm* norms = batch_norms_[i - first_].get();
-    if (context.training && norms != nullptr && norms->any()) {
-      const DeferredBatchNorm::MicroBatch collect(*norms, context.micro_batch, context.recomputing);
-      x = layer.forward(x);
-    } else {
-      x = layer.forward(x);
-    }
+    x = run_layer(context, i, x);
+    if (context.check_finite) check_finite(*model_, i, x);
+    if (context.watch_gradients && context.keep_graph) watch_gradients(*model_, i, x);
     const auto& names = layer.options.stash;
     if (x.size() <= names.size()) {
       throw InvalidArgument(
@@ -81,26 +80,22 @@ void Segment::forward(const ForwardContext& context, SegmentRun* run) const {
     }
     kept = !names.empty();
   }
-  run->outputs = std::move(x);
-  run->stashes.clear();
-  for (const auto& name : stashes_) run->stashes.push_back(skips.at(name));
+  SegmentOutputs made{std::move(x), {}};
+  for (const auto& name : stashes_) made.stashes.push_back(skips.at(name));
+  return made;
 }
 
 Tensors Segment::backward(SegmentRun* run, Tensors output_gradients, bool split) const {
-  Tensors outputs = std::move(run->outputs);
-  outputs.insert(outputs.end(), run->stashes.begin(), run->stashes.end());
-  Tensors inputs = std::move(run->inputs);
+  const GraphEnds ends = std::exchange(run->ends, {});
+  Tensors inputs = std::exchange(run->inputs, {});
   inputs.insert(inputs.end(), run->pops.begin(), run->pops.end());
-  run->outputs.clear();
-  run->stashes.clear();
-  run->inputs.clear();
   run->pops.clear();
   if (split) {
-    InputHalf half = backward_input(outputs, output_gradients, inputs, tied_parameters_);
+    InputHalf half = backward_input(ends, output_gradients, inputs, tied_parameters_);
     run->weight_half = std::move(half.weight_half);
     return std::move(half.input_gradients);
   }
-  BackwardResult result = pipewright::backward(outputs, output_gradients, inputs, tied_parameters_);
+  BackwardResult result = pipewright::backward(ends, output_gradients, inputs, tied_parameters_);
   add_tied(result.separate_gradients);
   return std::move(result.input_gradients);
 }
@@ -118,6 +113,11 @@ void Segment::add_tied(const Tensors& gradients) const {
     // The first is copied: it may share memory with a gradient that somebody else reads.
     sum = sum.defined() ? sum.add_(gradients[i]) : gradients[i].clone();
   }
+}
+
+bool Segment::has_norms() const {
+  return std::any_of(batch_norms_.begin(), batch_norms_.end(),
+                     [](const auto& norms) { return norms && norms->any(); });
 }
 
 void Segment::finish_mini_batch() {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "pipewright/nn/autocast.h"
 #include "pipewright/nn/backward.h"
 #include "pipewright/nn/batch_norm.h"
 #include "pipewright/nn/loss.h"
@@ -19,6 +20,9 @@ struct ForwardContext {
   bool training = true;    // batch norm collects statistics, dropout is seeded
   bool keep_graph = true;  // off: no gradient will be asked for, or it is recomputed first
   bool recomputing = false;
+  torch::Device device = torch::kCPU;
+  bool check_finite = false;     // of every layer's outputs
+  bool watch_gradients = false;  // and of their gradients
 };
 
 /// A parameter that several layers use. Each use has a gradient of its own; they are summed in
@@ -29,13 +33,18 @@ struct TiedUse {
   torch::Tensor gradient;  // summed over micro-batches, in their order
 };
 
-/// Tensors of one micro-batch at one segment, between its forward and its backward.
+/// What a segment keeps of one micro-batch between its forward and its backward.
 struct SegmentRun {
-  Tensors inputs;   // leaves
-  Tensors pops;     // leaves, in the order of Segment::pops
-  Tensors outputs;  // with their graph, or empty until recomputed
-  Tensors stashes;  // likewise, in the order of Segment::stashes
+  Tensors inputs;  // leaves
+  Tensors pops;    // leaves, in the order of Segment::pops
+  GraphEnds ends;  // of outputs, then stashes
   WeightHalf weight_half;
+};
+
+/// What a segment's forward makes.
+struct SegmentOutputs {
+  Tensors outputs;
+  Tensors stashes;  // in the order of Segment::stashes
 };
 
 /// Layers that share an autograd graph. A stage is one segment, but where a tied parameter is used:
@@ -48,18 +57,20 @@ class Segment {
   const std::vector<std::string>& pops() const { return pops_; }
   const std::vector<std::string>& stashes() const { return stashes_; }
 
-  /// Fills outputs and stashes of `run` from its inputs and pops.
-  void forward(const ForwardContext& context, SegmentRun* run) const;
+  /// From the inputs and pops of `run`. Its ends are the caller's to set.
+  SegmentOutputs forward(const ForwardContext& context, const SegmentRun& run) const;
 
   /// From the gradients of outputs and stashes (undefined: none) to those of inputs, then pops.
   /// With `split`, the weights' gradients wait in run->weight_half for backward_weight().
   Tensors backward(SegmentRun* run, Tensors output_gradients, bool split) const;
   void backward_weight(SegmentRun* run) const;
 
+  bool has_norms() const;
   void finish_mini_batch();
   void abandon();
 
  private:
+  Tensors run_layer(const ForwardContext& context, std::size_t index, const Tensors& x) const;
   void add_tied(const Tensors& gradients) const;
 
   const Sequence* model_;

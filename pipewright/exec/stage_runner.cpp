@@ -6,8 +6,17 @@
 #include <unordered_map>
 
 #include "pipewright/base/error.h"
+#include "pipewright/memory/meter.h"
 
 namespace pipewright {
+namespace {
+
+GraphEnds ends_of(SegmentOutputs made) {
+  made.outputs.insert(made.outputs.end(), made.stashes.begin(), made.stashes.end());
+  return made.outputs;
+}
+
+}  // namespace
 
 int StageLayout::stage_of(std::size_t layer) const {
   const auto after = std::upper_bound(first_layer.begin(), first_layer.end(), layer);
@@ -48,8 +57,9 @@ SharedModel share_model(const Sequence& model, Loss loss, StageLayout layout) {
   return shared;
 }
 
-StageRunner::StageRunner(const SharedModel& shared, int stage, Transport* transport)
-    : shared_(shared), stage_(stage), transport_(transport) {
+StageRunner::StageRunner(const SharedModel& shared, int stage, Transport* transport,
+                         StagePlace place)
+    : shared_(shared), stage_(stage), transport_(transport), place_(place) {
   const auto s = static_cast<std::size_t>(stage);
   const std::size_t end = shared.layout.first_layer[s + 1];
   std::size_t first = shared.layout.first_layer[s];
@@ -83,6 +93,10 @@ ForwardContext StageRunner::context(const StepInput& input, int micro_batch) con
   context.step = input.step;
   context.micro_batch = micro_batch;
   context.training = input.training;
+  context.device = shared_.layout.device_of(stage_);
+  context.check_finite = input.check_finite;
+  // Where the loss is scaled, gradients that overflow are nothing unusual.
+  context.watch_gradients = input.check_finite && input.loss_scale == 1;
   return context;
 }
 
@@ -90,6 +104,8 @@ Message StageRunner::receive(const MessageKey& key) {
   const auto start = std::chrono::steady_clock::now();
   Message message = transport_->receive(shared_.layout.rank_of(stage_), key);
   waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (c10::Event* begin = std::exchange(begin_, nullptr)) begin->record(place_.stream->stream());
+  for (const auto& tensor : message.tensors) MemoryMeter::recharge(tensor, place_.memory_slot);
   return message;
 }
 
@@ -97,8 +113,11 @@ Message StageRunner::take_input(const StepInput& input, int micro_batch) {
   if (stage_ > 0) {
     return receive({MessageKind::kActivation, stage_, micro_batch});
   }
-  const Tensors& tensors = input.inputs[static_cast<std::size_t>(micro_batch)];
-  return {tensors, std::vector<char>(tensors.size(), 0)};
+  Message message;
+  for (const auto& tensor : input.inputs[static_cast<std::size_t>(micro_batch)])
+    message.tensors.push_back(tensor.to(shared_.layout.device_of(stage_), /*non_blocking=*/true));
+  message.needs_gradient.assign(message.tensors.size(), 0);
+  return message;
 }
 
 /// Tensors that go to another graph: detached, with what the receiver must know of them. Where
@@ -147,46 +166,63 @@ void StageRunner::stash(std::map<std::string, Message>* local, const std::string
   }
 }
 
-void StageRunner::run_segments(const ForwardContext& context, Run* run, bool send_stashes,
-                               int micro_batch) {
+SegmentOutputs StageRunner::run_segments(const ForwardContext& context, Run* run, bool send_stashes,
+                                         int micro_batch) {
   std::map<std::string, Message> local;
   Message x = run->input;
-  for (std::size_t k = 0; k < segments_.size(); ++k) {
+  for (std::size_t k = 0;; ++k) {
     SegmentRun segment = leaves(x);
     for (const auto& name : segments_[k].pops()) {
       const Message skip = popped(run, &local, name, micro_batch);
       segment.pops.push_back(skip.tensors[0].detach().requires_grad_(skip.needs_gradient[0] != 0));
     }
-    segments_[k].forward(context, &segment);
+    SegmentOutputs made = segments_[k].forward(context, segment);
     const std::size_t last_layer = segment_end_[k] - 1;
     for (std::size_t i = 0; i < segments_[k].stashes().size(); ++i) {
-      stash(&local, segments_[k].stashes()[i], segment.stashes[i], last_layer, context.keep_graph,
+      stash(&local, segments_[k].stashes()[i], made.stashes[i], last_layer, context.keep_graph,
             send_stashes, micro_batch);
     }
-    if (k + 1 < segments_.size()) x = boundary(segment.outputs, last_layer, context.keep_graph);
     run->segments.push_back(std::move(segment));
+    if (k + 1 == segments_.size()) return made;
+    x = boundary(made.outputs, last_layer, context.keep_graph);
+    run->segments.back().ends = ends_of(std::move(made));
   }
 }
 
+/// The micro-batch's part of the loss of the mini-batch, which the backward starts from.
+torch::Tensor StageRunner::scaled_loss(const StepInput& input, int micro_batch,
+                                       const Tensors& outputs) {
+  const auto m = static_cast<std::size_t>(micro_batch);
+  Tensors targets;
+  for (const auto& target : input.targets[m])
+    targets.push_back(target.to(shared_.layout.device_of(stage_), /*non_blocking=*/true));
+  const LossValue value = shared_.loss.value(outputs, targets);
+  if (!value.sum.defined() || value.sum.numel() != 1)
+    throw InvalidArgument("loss", "its sum must be a tensor of one number");
+  losses_[micro_batch] = {value.sum.detach(),
+                          input.weights.empty() ? value.weight : input.weights[m]};
+  return value.sum / input.weight;
+}
+
 /// Sends the stage's output on its way, or makes the loss of it.
-void StageRunner::finish_forward(const StepInput& input, int micro_batch, Run* run,
-                                 bool forward_only, bool first_time, bool has_graph) {
-  SegmentRun& last = run->segments.back();
+void StageRunner::finish_forward(const StepInput& input, const ForwardContext& context, Run* run,
+                                 SegmentOutputs made, bool forward_only) {
+  const int m = context.micro_batch;
   if (!is_last()) {
-    if (!first_time) return;
-    outgoing_[micro_batch] = boundary(last.outputs, segment_end_.back() - 1, has_graph);
-    if (shared_.layout.rank_of(stage_ + 1) == shared_.layout.rank_of(stage_))
-      send_forward(micro_batch);
-    return;
+    if (!context.recomputing) {
+      outgoing_[m] = boundary(made.outputs, segment_end_.back() - 1, context.keep_graph);
+      if (shared_.layout.rank_of(stage_ + 1) == shared_.layout.rank_of(stage_)) send_forward(m);
+    }
+  } else {
+    if (forward_only) {
+      for (const auto& tensor : made.outputs) outputs_[m].push_back(tensor.detach());
+    }
+    if (input.targets[static_cast<std::size_t>(m)].empty()) return;
+    made.outputs = {scaled_loss(input, m, made.outputs)};
+    if (context.keep_graph)
+      run->loss_gradient = torch::full_like(made.outputs[0], input.loss_scale);
   }
-  if (forward_only) {
-    for (const auto& tensor : last.outputs) outputs_[micro_batch].push_back(tensor.detach());
-  }
-  const Tensors& targets = input.targets[static_cast<std::size_t>(micro_batch)];
-  if (targets.empty()) return;
-  LossValue value = shared_.loss.value(last.outputs, targets);
-  last.outputs = {value.sum / input.weight};
-  losses_[micro_batch] = {value.sum.detach(), value.weight};
+  if (context.keep_graph) run->segments.back().ends = ends_of(std::move(made));
 }
 
 void StageRunner::forward(const StepInput& input, int micro_batch, bool recomputed,
@@ -197,12 +233,14 @@ void StageRunner::forward(const StepInput& input, int micro_batch, bool recomput
   forward_context.keep_graph = !recomputed && !forward_only;
   {
     const torch::AutoGradMode mode(forward_context.keep_graph);
-    run_segments(forward_context, &run, true, micro_batch);
-    finish_forward(input, micro_batch, &run, forward_only, true, forward_context.keep_graph);
+    const AutocastScope autocast(forward_context.device, input.precision);
+    SegmentOutputs made = run_segments(forward_context, &run, true, micro_batch);
+    finish_forward(input, forward_context, &run, std::move(made), forward_only);
   }
   if (forward_only) return;
-  if (recomputed) run.segments.clear();
-  if (!recomputed) {
+  if (recomputed) {
+    run.segments.clear();
+  } else {
     run.input = {};
     run.skips.clear();
   }
@@ -213,8 +251,8 @@ void StageRunner::recompute(const StepInput& input, int micro_batch) {
   Run& run = runs_.at(micro_batch);
   ForwardContext again = context(input, micro_batch);
   again.recomputing = true;
-  run_segments(again, &run, false, micro_batch);
-  finish_forward(input, micro_batch, &run, false, false, true);
+  const AutocastScope autocast(again.device, input.precision);
+  finish_forward(input, again, &run, run_segments(again, &run, false, micro_batch), false);
   run.input = {};
   run.skips.clear();
 }
@@ -223,7 +261,7 @@ void StageRunner::backward(int micro_batch, bool split) {
   Run& run = runs_.at(micro_batch);
   Tensors gradients;
   if (is_last()) {
-    gradients = {torch::ones_like(run.segments.back().outputs[0])};
+    gradients = {std::move(run.loss_gradient)};
   } else {
     gradients = receive({MessageKind::kGradient, stage_, micro_batch}).tensors;
   }
@@ -286,13 +324,22 @@ void StageRunner::finish_mini_batch() {
   for (Segment& segment : segments_) segment.finish_mini_batch();
 }
 
+bool StageRunner::has_norms() const {
+  return std::any_of(segments_.begin(), segments_.end(),
+                     [](const Segment& segment) { return segment.has_norms(); });
+}
+
 void StageRunner::clear_results() {
   losses_.clear();
   outputs_.clear();
 }
 
-void StageRunner::abandon() {
+void StageRunner::abandon_norms() {
   for (Segment& segment : segments_) segment.abandon();
+}
+
+void StageRunner::abandon() {
+  abandon_norms();
   runs_.clear();
   outgoing_.clear();
   outgoing_gradients_.clear();

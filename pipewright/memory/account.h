@@ -10,6 +10,8 @@ namespace pipewright {
 // process ends. A slot is one of MemoryMeter's, or kOutside; check_slot() says so to users.
 
 void check_slot(int slot);
+int take_account(int parent);
+void give_back_account(int slot);
 void charge(int slot, std::int64_t bytes);
 void credit(int slot, std::int64_t bytes);
 MemoryStats read_account(int slot);

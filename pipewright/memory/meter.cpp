@@ -15,20 +15,25 @@ namespace {
 
 thread_local int current_slot = MemoryMeter::kOutside;
 
-/// The context of a metered DataPtr: the memory itself and who pays for it.
-struct Charge {
+/// Lies before the memory that a tensor gets: the allocation it is part of, and who pays for it.
+/// (Not in a context of its own: LibTorch's raw interface wants the context to be the memory.)
+struct alignas(64) Charge {  // CPU memory is aligned so, and stays so
   c10::DataPtr memory;
   std::int64_t bytes;
   std::atomic<int> slot;
 };
 
-void release(void* context) {
-  const std::unique_ptr<Charge> paid(static_cast<Charge*>(context));
+Charge* charge_of(void* data) { return static_cast<Charge*>(data) - 1; }
+
+void release(void* data) {
+  if (data == nullptr) return;
+  Charge* paid = charge_of(data);
   credit(paid->slot.load(std::memory_order_relaxed), paid->bytes);
+  const c10::DataPtr memory = std::move(paid->memory);  // freed when nothing in it is used any more
+  paid->~Charge();
 }
 
-/// Asks another allocator for the memory, and writes it down. (The raw interface, where the context
-/// is the data pointer itself, is not offered: that is the base class's answer.)
+/// Asks another allocator for the memory, and writes it down.
 class MeteredAllocator : public c10::Allocator {
  public:
 #if TORCH_VERSION_MAJOR >= 2
@@ -39,20 +44,21 @@ class MeteredAllocator : public c10::Allocator {
 #else
   c10::DataPtr allocate(size_t num_bytes) const override { return metered(num_bytes); }
 #endif
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
 
   c10::Allocator* inner() const { return inner_; }
   void set_inner(c10::Allocator* inner) { inner_ = inner; }
 
  private:
   c10::DataPtr metered(size_t num_bytes) const {
-    c10::DataPtr memory = inner_->allocate(num_bytes);
-    if (num_bytes == 0) return memory;
-    void* data = memory.get();
+    if (num_bytes == 0) return {nullptr, nullptr, &release, c10::Device(c10::kCPU)};
+    c10::DataPtr memory = inner_->allocate(num_bytes + sizeof(Charge));
+    void* start = memory.get();
     const c10::Device device = memory.device();
     const auto bytes = static_cast<std::int64_t>(num_bytes);
-    auto* paid = new Charge{std::move(memory), bytes, current_slot};
+    auto* paid = new (start) Charge{std::move(memory), bytes, current_slot};
     charge(current_slot, bytes);
-    return {data, paid, &release, device};
+    return {paid + 1, paid + 1, &release, device};
   }
 
   c10::Allocator* inner_ = nullptr;
@@ -94,6 +100,13 @@ void MemoryMeter::charge_stream(c10::Stream stream, int slot) {
   charge_cuda_stream(stream, slot);
 }
 
+int MemoryMeter::take_slot(int parent) { return take_account(parent); }
+
+void MemoryMeter::give_back_slot(int slot) {
+  check_slot(slot);
+  give_back_account(slot);
+}
+
 MemoryStats MemoryMeter::stats(int slot) {
   check_slot(slot);
   return read_account(slot);
@@ -109,8 +122,8 @@ bool MemoryMeter::recharge(const torch::Tensor& tensor, int slot) {
   if (!tensor.defined() || !tensor.has_storage()) return false;
   const c10::DataPtr& data = tensor.storage().data_ptr();
   if (data.device().is_cuda()) return recharge_cuda(data.get(), slot);
-  auto* paid = data.cast_context<Charge>(&release);
-  if (paid == nullptr) return false;
+  if (data.get_deleter() != &release || data.get_context() == nullptr) return false;
+  Charge* paid = charge_of(data.get_context());
   credit(paid->slot.exchange(slot, std::memory_order_relaxed), paid->bytes);
   charge(slot, paid->bytes);
   return true;

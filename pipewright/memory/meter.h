@@ -37,6 +37,14 @@ class MemoryMeter {
   /// without CUDA.
   static void charge_stream(c10::Stream stream, int slot);
 
+  /// A slot that nobody has and that holds nothing. What is charged to it is charged to `parent`
+  /// too (a stage's bytes are also its rank's), unless that is kOutside. Throws InvalidArgument
+  /// where all are taken.
+  static int take_slot(int parent = kOutside);
+
+  /// The slot may be taken again, once what is charged to it has been freed.
+  static void give_back_slot(int slot);
+
   static MemoryStats stats(int slot);
 
   /// The peak becomes what is live now.
@@ -46,6 +54,21 @@ class MemoryMeter {
   /// rank. False, and nothing done, where the storage is not metered (allocated before install(),
   /// from_blob, no storage at all).
   static bool recharge(const torch::Tensor& tensor, int slot);
+};
+
+/// A slot of its own while it lives.
+class MemorySlot {
+ public:
+  explicit MemorySlot(int parent = MemoryMeter::kOutside)
+      : number_(MemoryMeter::take_slot(parent)) {}
+  ~MemorySlot() { MemoryMeter::give_back_slot(number_); }
+  MemorySlot(const MemorySlot&) = delete;
+  MemorySlot& operator=(const MemorySlot&) = delete;
+
+  int number() const { return number_; }
+
+ private:
+  int number_;
 };
 
 /// CPU memory that this thread allocates is charged to `slot` until the scope ends. Scopes nest;

@@ -153,7 +153,7 @@ Tensors run_and_cut(Roots& roots, const Graph& graph, const edge_list& inputs) {
 
 }  // namespace
 
-BackwardResult backward(const Tensors& outputs, const Tensors& output_gradients,
+BackwardResult backward(const GraphEnds& outputs, const Tensors& output_gradients,
                         const Tensors& inputs, const Tensors& separate) {
   Roots roots = find_roots(outputs, output_gradients);
   const edge_list own = make_private(roots, separate);
@@ -179,7 +179,7 @@ Tensors WeightHalf::run() {
   return run_and_take(work->roots, work->separate);
 }
 
-InputHalf backward_input(const Tensors& outputs, const Tensors& output_gradients,
+InputHalf backward_input(const GraphEnds& outputs, const Tensors& output_gradients,
                          const Tensors& inputs, const Tensors& separate) {
   auto work = std::make_unique<WeightHalf::Work>();
   work->roots = find_roots(outputs, output_gradients);

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <torch/csrc/autograd/edge.h>
+
 #include <memory>
+#include <vector>
 
 #include "pipewright/nn/tensors.h"
 
@@ -25,13 +28,24 @@ namespace pipewright {
 // - A graph is gone through once: a second call on the same outputs throws. Any thread may call;
 //   segments that run at the same time share nothing but parameters in `separate`.
 
+/// Where a segment's outputs stand in its graph: it keeps the graph alive, not the outputs' values,
+/// which may long be another stage's.
+struct GraphEnds {
+  GraphEnds() = default;
+  GraphEnds(const Tensors& outputs);  // NOLINT: a list of outputs is what callers have
+  GraphEnds(std::initializer_list<torch::Tensor> outputs) : GraphEnds(Tensors(outputs)) {}
+
+  torch::autograd::edge_list edges;              // invalid where no gradient is needed
+  std::vector<std::vector<std::int64_t>> sizes;  // of the outputs
+};
+
 struct BackwardResult {
   Tensors input_gradients;
   Tensors separate_gradients;  // as many as `separate`
 };
 
 /// The whole backward.
-BackwardResult backward(const Tensors& outputs, const Tensors& output_gradients,
+BackwardResult backward(const GraphEnds& outputs, const Tensors& output_gradients,
                         const Tensors& inputs, const Tensors& separate = {});
 
 /// What a split backward still has to do for the weights. It holds the activations and gradients
@@ -66,7 +80,7 @@ struct InputHalf {
 /// custom torch::autograd::Function, a node with hooks, a weight written into part of an
 /// activation), this does everything, and the weight half nothing but return the gradients of
 /// `separate`.
-InputHalf backward_input(const Tensors& outputs, const Tensors& output_gradients,
+InputHalf backward_input(const GraphEnds& outputs, const Tensors& output_gradients,
                          const Tensors& inputs, const Tensors& separate = {});
 
 }  // namespace pipewright

@@ -34,14 +34,22 @@ class TakeGradient : public torch::autograd::FunctionPreHook {
 
 }  // namespace
 
-Roots find_roots(const Tensors& outputs, const Tensors& output_gradients) {
-  internal_check(outputs.size() == output_gradients.size(), "one gradient for every output");
+GraphEnds::GraphEnds(const Tensors& outputs) {
+  for (const Tensor& output : outputs) {
+    const bool needed = output.defined() && output.requires_grad();
+    edges.push_back(needed ? gradient_edge(output) : Edge());
+    sizes.push_back(output.defined() ? output.sizes().vec() : std::vector<std::int64_t>());
+  }
+}
+
+Roots find_roots(const GraphEnds& outputs, const Tensors& output_gradients) {
+  internal_check(outputs.edges.size() == output_gradients.size(), "one gradient for every output");
   Roots roots;
-  for (size_t i = 0; i < outputs.size(); ++i) {
+  for (size_t i = 0; i < output_gradients.size(); ++i) {
     const Tensor& gradient = output_gradients[i];
-    if (!outputs[i].defined() || !outputs[i].requires_grad() || !gradient.defined()) continue;
-    internal_check(gradient.sizes() == outputs[i].sizes(), "a gradient has its output's shape");
-    roots.add(gradient_edge(outputs[i]), gradient);
+    if (!outputs.edges[i].is_valid() || !gradient.defined()) continue;
+    internal_check(gradient.sizes() == outputs.sizes[i], "a gradient has its output's shape");
+    roots.add(outputs.edges[i], gradient);
   }
   return roots;
 }

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "pipewright/nn/tensors.h"
+#include "pipewright/nn/backward.h"
 
 namespace pipewright {
 
@@ -29,7 +29,7 @@ struct Roots {
 };
 
 /// The roots of the outputs that have a gradient and need one.
-Roots find_roots(const Tensors& outputs, const Tensors& output_gradients);
+Roots find_roots(const GraphEnds& outputs, const Tensors& output_gradients);
 
 /// The edge into the leaf's accumulator; invalid where the tensor needs no gradient.
 edge_list leaf_edges(const Tensors& leaves);

@@ -33,6 +33,7 @@ Loss mean_squared_error() {
     const double columns = static_cast<double>(targets[0].numel()) / rows;
     return {(outputs[0] - targets[0]).pow(2).sum() / columns, rows};
   };
+  loss.weight = [](const Tensors& targets) { return static_cast<double>(targets[0].size(0)); };
   return loss;
 }
 
@@ -49,7 +50,7 @@ Loss cross_entropy(std::int64_t ignore) {
     namespace F = torch::nn::functional;
     const auto sum = F::cross_entropy(
         logits, classes, F::CrossEntropyFuncOptions().ignore_index(ignore).reduction(torch::kSum));
-    return {sum, (classes != ignore).sum().item<double>()};
+    return {sum, 0};
   };
   loss.weight = [ignore](const Tensors& targets) {
     return targets.empty() ? 0.0 : (targets[0] != ignore).sum().item<double>();

@@ -9,14 +9,15 @@ namespace pipewright {
 /// A micro-batch's loss as a sum and what it is a sum over (samples, unmasked tokens). The engine
 /// divides by the mini-batch's weight, so that uneven micro-batches count by their true share.
 struct LossValue {
-  torch::Tensor sum;  // a scalar, with its graph
-  double weight = 0;
+  torch::Tensor sum;  // one number, with its graph
+  double weight = 0;  // not looked at where Loss::weight tells it
 };
 
 struct Loss {
   std::function<LossValue(const Tensors& outputs, const Tensors& targets)> value;
   /// The weight from the targets alone, if it can be told: then gradients are divided before they
-  /// are made instead of afterwards. Empty: rows.
+  /// are made instead of afterwards, and a GPU need not be waited for. Empty: rows are assumed, and
+  /// corrected when value() has told.
   std::function<double(const Tensors& targets)> weight;
 };
 

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <ATen/autocast_mode.h>
 #include <ATen/core/Generator.h>
+#include <c10/core/Event.h>
 #include <c10/util/Exception.h>
 #include <c10/util/Optional.h>
 #include <torch/library.h>
@@ -44,5 +46,43 @@ class SilentWarnings {
   SilentHandler handler_;
   WarningHandlerGuard guard_{&handler_};
 };
+
+#if TORCH_VERSION_MAJOR >= 2
+inline bool autocast_enabled(c10::DeviceType type) {
+  return at::autocast::is_autocast_enabled(type);
+}
+inline at::ScalarType autocast_dtype(c10::DeviceType type) {
+  return at::autocast::get_autocast_dtype(type);
+}
+inline void set_autocast(c10::DeviceType type, bool on, at::ScalarType dtype) {
+  at::autocast::set_autocast_enabled(type, on);
+  at::autocast::set_autocast_dtype(type, dtype);
+}
+inline constexpr bool kCpuRunsHalf = true;
+#else
+inline bool autocast_enabled(c10::DeviceType type) {
+  return type == c10::kCPU ? at::autocast::is_cpu_enabled() : at::autocast::is_enabled();
+}
+inline at::ScalarType autocast_dtype(c10::DeviceType type) {
+  return type == c10::kCPU ? at::autocast::get_autocast_cpu_dtype()
+                           : at::autocast::get_autocast_gpu_dtype();
+}
+inline void set_autocast(c10::DeviceType type, bool on, at::ScalarType dtype) {
+  type == c10::kCPU ? at::autocast::set_cpu_enabled(on) : at::autocast::set_enabled(on);
+  type == c10::kCPU ? at::autocast::set_autocast_cpu_dtype(dtype)
+                    : at::autocast::set_autocast_gpu_dtype(dtype);
+}
+inline constexpr bool kCpuRunsHalf = false;
+#endif
+
+/// Between two events of one device that have both happened. GPUs want LibTorch 2.x.
+inline double seconds_between(const c10::Event& first, const c10::Event& second) {
+#if TORCH_VERSION_MAJOR >= 2
+  return 1e-3 * first.elapsedTime(second);
+#else
+  (void)first, (void)second;
+  TORCH_CHECK(false, "events have no times in LibTorch 1.x");
+#endif
+}
 
 }  // namespace pipewright::compat

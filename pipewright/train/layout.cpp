@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <unordered_map>
 
 #include "pipewright/base/error.h"
 #include "pipewright/partition/partition.h"
@@ -54,6 +55,71 @@ double parameters_of(const Layer& layer) {
   return count;
 }
 
+torch::Device existing(torch::Device device) {
+  if (device.is_cpu()) return torch::Device(torch::kCPU);
+  if (!device.is_cuda())
+    refuse(fmt::format("device '{}' is not supported; use cpu or cuda:N", device.str()));
+  const int count = static_cast<int>(torch::cuda::device_count());
+  const int index = device.has_index() ? device.index() : 0;
+  if (index >= count)
+    refuse(
+        fmt::format("there is no device '{}': LibTorch sees {} CUDA devices", device.str(), count));
+  return {torch::kCUDA, static_cast<torch::DeviceIndex>(index)};
+}
+
+torch::Device parse_device(const std::string& name) {
+  try {
+    return existing(torch::Device(name));
+  } catch (const c10::Error&) {
+    refuse(fmt::format("'{}' is no device; use cpu or cuda:N", name));
+  }
+}
+
+/// The device that the guards of a stage's layers name.
+std::optional<torch::Device> guard_device(const Sequence& model, const StageLayout& layout,
+                                          std::size_t stage) {
+  std::optional<torch::Device> device;
+  for (std::size_t i = layout.first_layer[stage]; i < layout.first_layer[stage + 1]; ++i) {
+    const Layer& layer = model.layers()[i];
+    if (!layer.device) continue;
+    if (device && *device != *layer.device) {
+      refuse(
+          fmt::format("layer '{}' is guarded to {}, others of its stage to {}; a stage has one "
+                      "device",
+                      layer.name, layer.device->str(), device->str()));
+    }
+    device = layer.device;
+  }
+  return device;
+}
+
+std::optional<torch::Device> device_of_parameters(const Sequence& model, std::size_t first,
+                                                  std::size_t last) {
+  for (std::size_t i = first; i < last; ++i) {
+    const auto& module = model.layers()[i].module;
+    if (module && !module->parameters().empty()) return module->parameters()[0].device();
+  }
+  return std::nullopt;
+}
+
+/// One tensor cannot be on two devices.
+void check_tied(const Sequence& model, const StageLayout& layout) {
+  std::unordered_map<const void*, std::size_t> first_use;
+  for (std::size_t i = 0; i < model.size(); ++i) {
+    if (!model.layers()[i].module) continue;
+    for (const auto& parameter : model.layers()[i].module->parameters()) {
+      const auto first = first_use.try_emplace(parameter.unsafeGetTensorImpl(), i).first->second;
+      const auto here = layout.device_of(layout.stage_of(i));
+      const auto there = layout.device_of(layout.stage_of(first));
+      if (here == there) continue;
+      refuse(
+          fmt::format("layers '{}' and '{}' share a parameter, but are on {} and {}; put both on "
+                      "one device",
+                      model.layers()[first].name, model.layers()[i].name, there.str(), here.str()));
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<int> stage_sizes(const Sequence& model, const Strategy& strategy, int num_stages) {
@@ -69,6 +135,33 @@ std::vector<int> stage_sizes(const Sequence& model, const Strategy& strategy, in
   for (const Layer& layer : layers)
     costs.push_back(hinted ? layer.options.cost : parameters_of(layer));
   return partition_by_bottleneck(costs, num_stages).sizes;
+}
+
+std::vector<torch::Device> stage_devices(const Sequence& model, const Strategy& strategy,
+                                         const StageLayout& layout) {
+  const auto& given = strategy.devices;
+  if (given.size() > 1 && static_cast<int>(given.size()) != strategy.ranks) {
+    refuse(fmt::format("devices ({}) must be one, or one for each of the {} ranks",
+                       fmt::join(given, ", "), strategy.ranks));
+  }
+  const auto anywhere = device_of_parameters(model, 0, model.size());
+  StageLayout placed = layout;
+  placed.devices.clear();
+  for (std::size_t stage = 0; stage < layout.placement.size(); ++stage) {
+    const auto rank = static_cast<std::size_t>(layout.placement[stage]);
+    const auto guard = guard_device(model, layout, stage);
+    const auto own =
+        device_of_parameters(model, layout.first_layer[stage], layout.first_layer[stage + 1]);
+    if (guard) {
+      placed.devices.push_back(existing(*guard));
+    } else if (!given.empty()) {
+      placed.devices.push_back(parse_device(given.size() == 1 ? given[0] : given[rank]));
+    } else {
+      placed.devices.push_back(own ? *own : anywhere.value_or(torch::kCPU));
+    }
+  }
+  check_tied(model, placed);
+  return placed.devices;
 }
 
 }  // namespace pipewright

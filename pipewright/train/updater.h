@@ -1,48 +1,58 @@
 #pragma once
 
-#include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
-#include "pipewright/exec/meeting.h"
 #include "pipewright/exec/stage_runner.h"
+#include "pipewright/optim/optimizer.h"
 
 namespace pipewright {
 
-/// Makes the optimizer of a stage over the parameters it owns. LBFGS is refused: it wants to call
-/// the model.
-using OptimizerFactory =
-    std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::Tensor> parameters)>;
-
 /// The parameters of all stages, their gradients and optimizers. A stage owns the parameters that
-/// it uses first. Calls for different ranks may come at the same time, each from its rank's thread.
+/// it uses first. Calls for different stages may come at the same time, each from the thread of
+/// the stage's rank, with its stream.
 class Updater {
  public:
   Updater(SharedModel& shared, const OptimizerFactory& factory);
 
-  /// Makes the gradients of a rank's stages final: uses of tied weights summed in layer order, all
-  /// multiplied with `factor`. Every backward of every rank must be done.
-  void finish_gradients(const std::vector<int>& stages, double factor);
+  /// Makes a stage's gradients final: uses of tied weights summed in layer order, all multiplied
+  /// with `factor`. Every backward of every rank must be done.
+  void finish_gradients(int stage, double factor);
 
-  /// Scales the gradients of a rank's stages so that the norm over all ranks' parameters, taken in
-  /// parameter order whatever the partition, is at most `most`; returns the norm. All ranks call
-  /// it; they meet.
-  double clip(const std::vector<int>& stages, double most, Meeting* meeting);
+  /// Takes the norms of a stage's gradients, for total_norm().
+  void measure(int stage);
 
-  /// The optimizer of one stage; its gradients are then gone.
-  void step(int stage);
+  /// Of all stages' gradients, in parameter order whatever the partition. All must have been
+  /// measured.
+  double total_norm() const;
 
-  void clear_gradients();
-  std::vector<torch::optim::Optimizer*> optimizers();
+  /// Throws Error naming a stage's first parameter whose gradient has a nan or an infinity.
+  void check_finite(int stage) const;
 
- private:
-  Tensors& parameters(int stage) { return parameters_[static_cast<std::size_t>(stage)]; }
   void scale(int stage, double factor);
 
+  /// The optimizer of one stage, with the learning rates it was made with times `rate`, or, without
+  /// one, with those it has. Its gradients are then gone.
+  void step(int stage, std::optional<double> rate);
+
+  void clear(int stage);
+  void clear_all();
+
+  std::vector<torch::optim::Optimizer*> optimizers();
+  const Parameters& parameters(int stage) const {
+    return parameters_[static_cast<std::size_t>(stage)];
+  }
+
+ private:
+  struct Rated {
+    std::unique_ptr<torch::optim::Optimizer> optimizer;  // null: nothing to learn
+    std::vector<double> rates;                           // by group, as it was made
+  };
+
   SharedModel* shared_;
-  std::vector<Tensors> parameters_;  // by stage
-  std::vector<std::unique_ptr<torch::optim::Optimizer>>
-      optimizers_;                                  // by stage; null: nothing to learn
+  std::vector<Parameters> parameters_;              // by stage
+  std::vector<Rated> optimizers_;                   // by stage
   std::vector<std::vector<double>> squared_norms_;  // by stage, by parameter
 };
 

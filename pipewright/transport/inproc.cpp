@@ -17,14 +17,16 @@ std::string to_text(const MessageKey& key) {
                      key.micro_batch, key.stage);
 }
 
-InprocTransport::InprocTransport(int num_ranks, std::chrono::duration<double> deadline,
+InprocTransport::InprocTransport(int num_ranks, std::vector<torch::Device> stage_devices,
+                                 std::chrono::duration<double> deadline,
                                  std::chrono::microseconds spin)
-    : deadline_(deadline), spin_(spin) {
+    : stage_devices_(std::move(stage_devices)), deadline_(deadline), spin_(spin) {
   for (int rank = 0; rank < num_ranks; ++rank) mailboxes_.push_back(std::make_unique<Mailbox>());
 }
 
 void InprocTransport::send(int to_rank, const MessageKey& key, Message message) {
   Mailbox& box = *mailboxes_[static_cast<std::size_t>(to_rank)];
+  copy_.depart(&message, stage_devices_[static_cast<std::size_t>(key.stage)]);
   {
     const std::lock_guard lock(box.mutex);
     const bool fresh = box.messages.try_emplace(key, std::move(message)).second;
@@ -35,8 +37,24 @@ void InprocTransport::send(int to_rank, const MessageKey& key, Message message) 
 }
 
 Message InprocTransport::receive(int at_rank, const MessageKey& key) {
-  Mailbox& box = *mailboxes_[static_cast<std::size_t>(at_rank)];
-  const auto take = [&]() -> std::optional<Message> {
+  Message message = take(*mailboxes_[static_cast<std::size_t>(at_rank)], at_rank, key);
+  const torch::Device device = stage_devices_[static_cast<std::size_t>(key.stage)];
+  if (!copy_.arrive(&message, device, deadline_, [this] { return aborted_.load(); }))
+    give_up(at_rank, key);
+  return message;
+}
+
+void InprocTransport::give_up(int rank, const MessageKey& key) const {
+  if (aborted_.load())
+    throw TransportError("transport", "the step was given up because another rank failed");
+  throw TransportError(
+      "transport",
+      fmt::format("rank {} waited {} s for the {}; raise the deadline if a stage is that slow",
+                  rank, deadline_.count(), to_text(key)));
+}
+
+Message InprocTransport::take(Mailbox& box, int rank, const MessageKey& key) {
+  const auto find = [&]() -> std::optional<Message> {
     const auto found = box.messages.find(key);
     if (found == box.messages.end()) return std::nullopt;
     Message message = std::move(found->second);
@@ -45,7 +63,7 @@ Message InprocTransport::receive(int at_rank, const MessageKey& key) {
   };
   const auto start = Clock::now();
   std::unique_lock lock(box.mutex);
-  if (auto message = take()) return std::move(*message);
+  if (auto message = find()) return std::move(*message);
   while (Clock::now() - start < spin_ && !aborted_.load(std::memory_order_relaxed)) {
     const auto seen = box.num_sent.load(std::memory_order_acquire);
     lock.unlock();
@@ -54,20 +72,16 @@ Message InprocTransport::receive(int at_rank, const MessageKey& key) {
       std::this_thread::yield();
     }
     lock.lock();
-    if (auto message = take()) return std::move(*message);
+    if (auto message = find()) return std::move(*message);
   }
   std::optional<Message> message;
-  const bool there = box.arrived.wait_for(lock, deadline_, [&] {
+  box.arrived.wait_for(lock, deadline_, [&] {
     if (aborted_.load()) return true;
-    message = take();
+    message = find();
     return message.has_value();
   });
-  if (message) return std::move(*message);
-  if (there) throw TransportError("transport", "the step was given up because another rank failed");
-  throw TransportError(
-      "transport",
-      fmt::format("rank {} waited {} s for the {}; raise the deadline if a stage is that slow",
-                  at_rank, deadline_.count(), to_text(key)));
+  if (!message) give_up(rank, key);
+  return std::move(*message);
 }
 
 void InprocTransport::abort() {

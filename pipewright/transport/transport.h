@@ -1,9 +1,11 @@
 #pragma once
 
+#include <c10/core/Event.h>
 #include <torch/torch.h>
 
 #include <chrono>
 #include <compare>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,11 +26,12 @@ struct MessageKey {
 
 std::string to_text(const MessageKey& key);
 
-/// The tensors of a message, detached; undefined ones travel too. `needs_gradient`: which of them
-/// the sender wants a gradient for.
+/// The tensors of a message, detached; undefined ones travel too.
 struct Message {
   std::vector<torch::Tensor> tensors;
-  std::vector<char> needs_gradient;
+  std::vector<char> needs_gradient = {};  // which of them the sender wants a gradient for
+  /// What a GPU must have done before the tensors may be read; the transport's own.
+  std::vector<std::shared_ptr<c10::Event>> ready = {};
 };
 
 /// Moves messages between ranks. Every message is sent once and received once. All calls may be
@@ -37,10 +40,12 @@ class Transport {
  public:
   virtual ~Transport() = default;
 
-  /// Hands a message over; does not wait for the receiver.
+  /// Hands a message over; does not wait for the receiver, nor for what this thread has launched on
+  /// its current stream.
   virtual void send(int to_rank, const MessageKey& key, Message message) = 0;
 
-  /// The message, when it is there. Throws TransportError at the deadline, or once abort() was
+  /// The message, when it is there, its tensors on the device of the stage that takes it, for this
+  /// thread's current stream to read. Throws TransportError at the deadline, or once abort() was
   /// called.
   virtual Message receive(int at_rank, const MessageKey& key) = 0;
 

@@ -49,12 +49,6 @@ Sequence model_with(Fuse* fuse) {
   return model;
 }
 
-OptimizerFactory sgd() {
-  return [](std::vector<torch::Tensor> parameters) {
-    return std::make_unique<torch::optim::SGD>(std::move(parameters), 0.1);
-  };
-}
-
 int num_threads_of_process() {
   const std::filesystem::directory_iterator tasks("/proc/self/task");
   return static_cast<int>(std::distance(begin(tasks), end(tasks)));
@@ -67,13 +61,9 @@ TEST_P(Failure, NamesThePlaceAndLeavesTheTrainerUsable) {
     for (int ranks = 1; ranks <= 3; ++ranks) {
       SCOPED_TRACE(testing::Message() << "K=" << ranks << " backward=" << backward);
       Fuse fuse;
-      Strategy strategy;
-      strategy.ranks = ranks;
-      strategy.micro_batches = 4;
-      strategy.schedule = GetParam();
-      strategy.threads_per_rank = 1;
-      Trainer trainer(model_with(&fuse), cross_entropy(), sgd(), strategy);
-      Trainer healthy(model_with(&fuse), cross_entropy(), sgd(), strategy);
+      const Strategy strategy = strategy_of(ranks, 4, GetParam());
+      Trainer trainer(model_with(&fuse), cross_entropy(), sgd(0.1, 0), strategy);
+      Trainer healthy(model_with(&fuse), cross_entropy(), sgd(0.1, 0), strategy);
       const auto batch = [](int step) { return make_batch(9, step, {}); };
       trainer.step(batch(0));
       healthy.step(batch(0));
@@ -106,7 +96,8 @@ TEST(Trainer, RefusesStrategiesThatMakeNoSense) {
   const auto with = [](auto change) {
     Strategy strategy;
     change(strategy);
-    return refusal([&] { Trainer trainer(make_model({}), cross_entropy(), sgd(), strategy); });
+    return refusal(
+        [&] { Trainer trainer(make_model({}), cross_entropy(), sgd(0.1, 0), strategy); });
   };
   EXPECT_THAT(with([](Strategy& s) { s.ranks = 0; }), HasSubstr("ranks = 0; use 1 or more"));
   EXPECT_THAT(with([](Strategy& s) { s.micro_batches = 0; }), HasSubstr("micro_batches = 0"));
@@ -125,7 +116,7 @@ TEST(Trainer, RefusesStrategiesThatMakeNoSense) {
   };
   EXPECT_THAT(refusal([&] { Trainer trainer(make_model({}), cross_entropy(), lbfgs, {}); }),
               HasSubstr("LBFGS"));
-  EXPECT_THAT(refusal([&] { Trainer trainer(Sequence(), cross_entropy(), sgd(), {}); }),
+  EXPECT_THAT(refusal([&] { Trainer trainer(Sequence(), cross_entropy(), sgd(0.1, 0), {}); }),
               HasSubstr("no layers"));
 }
 
@@ -133,7 +124,7 @@ TEST(Trainer, RefusesBatchesThatMakeNoSense) {
   Strategy strategy;
   strategy.ranks = 2;
   strategy.micro_batches = 2;
-  Trainer trainer(make_model({}), cross_entropy(), sgd(), strategy);
+  Trainer trainer(make_model({}), cross_entropy(), sgd(0.1, 0), strategy);
   const auto step = [&](Tensors inputs, Tensors targets) {
     return refusal([&] { trainer.step({std::move(inputs), std::move(targets)}); });
   };
@@ -158,17 +149,14 @@ TEST(Trainer, EvaluatesAndPredictsWithoutTouchingTheModel) {
   const torch::NoGradGuard no_grad;
   const auto expected = plain_forward(reference, batch.inputs, 0, 0)[0];
   const LossValue loss = cross_entropy().value({expected}, batch.targets);
+  const double weight = cross_entropy().weight(batch.targets);
   for (int ranks = 1; ranks <= 3; ++ranks) {
-    Strategy strategy;
-    strategy.ranks = ranks;
-    strategy.micro_batches = 4;
-    strategy.threads_per_rank = 1;
-    Trainer trainer(make_model(f), cross_entropy(), sgd(), strategy);
+    Trainer trainer(make_model(f), cross_entropy(), sgd(0.1, 0), strategy_of(ranks, 4));
     const auto before = trainer.state_dict()[0].second.clone();
     const Tensors outputs = trainer.predict(batch.inputs);
     ASSERT_EQ(outputs.size(), 1U);
     EXPECT_TRUE(torch::allclose(outputs[0], expected, 1e-12, 1e-12));
-    EXPECT_NEAR(trainer.evaluate(batch).loss, loss.sum.item<double>() / loss.weight, 1e-12);
+    EXPECT_NEAR(trainer.evaluate(batch).loss, loss.sum.item<double>() / weight, 1e-12);
     EXPECT_TRUE(trainer.state_dict()[0].second.equal(before));
     EXPECT_TRUE(trainer.model().layers()[0].module->is_training());
   }
@@ -190,7 +178,7 @@ TEST(Trainer, MergesGradientsOverSteps) {
     strategy.micro_batches = 3;
     strategy.merge_steps = 3;
     strategy.merge_average = average;
-    Trainer trainer(make_model({}), cross_entropy(), sgd(), strategy);
+    Trainer trainer(make_model({}), cross_entropy(), sgd(0.1, 0), strategy);
     for (int step = 0; step < 3; ++step) {
       EXPECT_EQ(trainer.step(make_batch(7, step, {})).updated, step == 2);
     }

@@ -1,6 +1,7 @@
 // Promises 1 and 2: the gradients of plain single-device training, and the same bits for every
 // partition, schedule and recompute mode.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "pipewright/schedule/schedule.h"
@@ -26,34 +27,6 @@ std::string name_of(const Case& c) {
   return name;
 }
 
-OptimizerFactory sgd() {
-  return [](std::vector<torch::Tensor> parameters) {
-    return std::make_unique<torch::optim::SGD>(std::move(parameters),
-                                               torch::optim::SGDOptions(0.05).momentum(0.9));
-  };
-}
-
-OptimizerFactory adam() {
-  return [](std::vector<torch::Tensor> parameters) {
-    return std::make_unique<torch::optim::Adam>(std::move(parameters),
-                                                torch::optim::AdamOptions(1e-2));
-  };
-}
-
-std::vector<torch::Tensor> gradients_of(const Sequence& model) {
-  std::vector<torch::Tensor> result;
-  for (const auto& [name, parameter] : model.named_parameters()) {
-    result.push_back(parameter.grad().defined() ? parameter.grad().clone() : torch::Tensor());
-  }
-  return result;
-}
-
-std::vector<torch::Tensor> state_of(const Trainer& trainer) {
-  std::vector<torch::Tensor> result;
-  for (const auto& [name, tensor] : trainer.state_dict()) result.push_back(tensor.detach().clone());
-  return result;
-}
-
 class Parity : public testing::TestWithParam<Case> {
  protected:
   int most_ranks() const {
@@ -77,25 +50,11 @@ TEST_P(Parity, GradientsEqualSingleDeviceTraining) {
         const Sequence reference = make_model(f);
         const int parts = sees_micro_batches ? std::min(rows, micro_batches) : 1;
         const double expected_loss = plain_gradients(reference, loss, batch, parts, 0);
-        Strategy strategy;
-        strategy.ranks = ranks;
-        strategy.micro_batches = micro_batches;
-        strategy.schedule = GetParam().schedule;
+        Strategy strategy = strategy_of(ranks, micro_batches, GetParam().schedule);
         strategy.recompute = recompute;
-        strategy.threads_per_rank = 1;
         Trainer trainer(make_model(f), loss, sgd(), strategy);
-        const StepResult result = trainer.gradients(batch);
-        EXPECT_NEAR(result.loss, expected_loss, 1e-12);
-        const auto expected = gradients_of(reference);
-        const auto got = gradients_of(trainer.model());
-        ASSERT_EQ(expected.size(), got.size());
-        for (std::size_t i = 0; i < expected.size(); ++i) {
-          const std::string name = reference.named_parameters()[i].first;
-          ASSERT_EQ(expected[i].defined(), got[i].defined()) << name;
-          if (!expected[i].defined()) continue;
-          const double scale = expected[i].abs().max().item<double>() + 1e-12;
-          EXPECT_LE((expected[i] - got[i]).abs().max().item<double>() / scale, 1e-10) << name;
-        }
+        EXPECT_NEAR(trainer.gradients(batch).loss, expected_loss, 1e-12);
+        EXPECT_LE(gradient_difference(trainer.model(), reference), 1e-10);
       }
     }
   }
@@ -103,36 +62,34 @@ TEST_P(Parity, GradientsEqualSingleDeviceTraining) {
 
 TEST_P(Parity, WeightsAreBitIdenticalAfterFiveSteps) {
   const Features& f = GetParam().features;
-  for (const bool use_adam : {false, true}) {
-    std::vector<torch::Tensor> first;
+  struct Way {
+    bool use_adam;
+    int merge_steps;
+  };
+  for (const auto& [use_adam, merge_steps] : {Way{false, 1}, Way{true, 1}, Way{true, 2}}) {
+    Tensors first;
     double first_loss = 0;
     for (int ranks = 1; ranks <= most_ranks(); ++ranks) {
       for (const auto recompute :
            {RecomputeMode::kNone, RecomputeMode::kAll, RecomputeMode::kExceptLast}) {
         SCOPED_TRACE(testing::Message()
-                     << "K=" << ranks << " recompute=" << static_cast<int>(recompute));
-        Strategy strategy;
-        strategy.ranks = ranks;
-        strategy.micro_batches = 4;
-        strategy.schedule =
-            ranks == 1 && recompute == RecomputeMode::kNone ? "1f1b" : GetParam().schedule;
+                     << "K=" << ranks << " recompute=" << static_cast<int>(recompute)
+                     << " adam=" << use_adam << " merge=" << merge_steps);
+        const bool is_first = ranks == 1 && recompute == RecomputeMode::kNone;
+        Strategy strategy = strategy_of(ranks, 4, is_first ? "1f1b" : GetParam().schedule);
         strategy.recompute = recompute;
-        strategy.threads_per_rank = 1;
         strategy.clip_norm = 0.5;
+        strategy.merge_steps = merge_steps;
         Trainer trainer(make_model(f), cross_entropy(), use_adam ? adam() : sgd(), strategy);
         double loss = 0;
-        for (int step = 0; step < 5; ++step) loss = trainer.step(make_batch(11, step, f)).loss;
-        const auto state = state_of(trainer);
-        if (first.empty()) {
-          first = state;
+        for (int step = 0; step < 5 * merge_steps; ++step)
+          loss = trainer.step(make_batch(11, step, f)).loss;
+        if (is_first) {
+          first = state_of(trainer);
           first_loss = loss;
-          continue;
         }
         EXPECT_EQ(loss, first_loss);
-        ASSERT_EQ(state.size(), first.size());
-        for (std::size_t i = 0; i < state.size(); ++i) {
-          EXPECT_TRUE(state[i].equal(first[i])) << trainer.state_dict()[i].first;
-        }
+        EXPECT_THAT(different(trainer, first), testing::IsEmpty());
       }
     }
   }

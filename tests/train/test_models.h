@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <string>
@@ -103,6 +105,77 @@ inline Sequence make_model(const Features& f) {
   return model;
 }
 
+inline OptimizerFactory sgd(double rate = 0.05, double momentum = 0.9) {
+  return [rate, momentum](std::vector<torch::Tensor> parameters) {
+    return std::make_unique<torch::optim::SGD>(std::move(parameters),
+                                               torch::optim::SGDOptions(rate).momentum(momentum));
+  };
+}
+
+inline OptimizerFactory adam() {
+  return [](std::vector<torch::Tensor> parameters) {
+    return std::make_unique<torch::optim::Adam>(std::move(parameters),
+                                                torch::optim::AdamOptions(1e-2));
+  };
+}
+
+/// One thread a rank, as bits are promised for the same number of them.
+inline Strategy strategy_of(int ranks, int micro_batches, const std::string& schedule = "1f1b") {
+  Strategy strategy;
+  strategy.ranks = ranks;
+  strategy.micro_batches = micro_batches;
+  strategy.schedule = schedule;
+  strategy.threads_per_rank = 1;
+  return strategy;
+}
+
+inline void move_to(const Sequence& model, torch::Device device) {
+  for (const Layer& layer : model.layers()) {
+    if (layer.module) layer.module->to(device);
+  }
+}
+
+inline Tensors gradients_of(const Sequence& model) {
+  Tensors result;
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    result.push_back(parameter.grad().defined() ? parameter.grad().clone() : torch::Tensor());
+  }
+  return result;
+}
+
+inline Tensors state_of(const Trainer& trainer) {
+  Tensors result;
+  for (const auto& [name, tensor] : trainer.state_dict()) result.push_back(tensor.detach().clone());
+  return result;
+}
+
+/// The names of those tensors that differ in a bit.
+inline std::vector<std::string> different(const Trainer& trainer, const Tensors& state) {
+  std::vector<std::string> names;
+  const auto own = trainer.state_dict();
+  if (own.size() != state.size()) return {"their number"};
+  for (std::size_t i = 0; i < state.size(); ++i) {
+    if (!own[i].second.equal(state[i])) names.push_back(own[i].first);
+  }
+  return names;
+}
+
+/// The largest difference of any gradient, relative to the largest entry of its tensor; infinite
+/// where one has a gradient that the other has not.
+inline double gradient_difference(const Sequence& model, const Sequence& reference) {
+  const Tensors got = gradients_of(model);
+  const Tensors expected = gradients_of(reference);
+  double most = got.size() == expected.size() ? 0 : INFINITY;
+  for (std::size_t i = 0; i < std::min(got.size(), expected.size()); ++i) {
+    if (got[i].defined() != expected[i].defined()) return INFINITY;
+    if (!got[i].defined()) continue;
+    const double scale = expected[i].abs().max().item<double>() + 1e-12;
+    const auto apart = (expected[i] - got[i].to(expected[i].device())).abs().max().item<double>();
+    most = std::max(most, apart / scale);
+  }
+  return most;
+}
+
 inline Batch make_batch(int rows, int step, const Features& f) {
   torch::manual_seed(100 + step);
   Batch batch;
@@ -114,12 +187,12 @@ inline Batch make_batch(int rows, int step, const Features& f) {
 
 /// The layers one after the other, as anybody would write it. Random draws as the engine keys them.
 inline Tensors plain_forward(const Sequence& model, Tensors x, std::int64_t step,
-                             std::int64_t micro_batch) {
+                             std::int64_t micro_batch, torch::Device device = torch::kCPU) {
   std::map<std::string, torch::Tensor> skips;
   for (std::size_t i = 0; i < model.size(); ++i) {
     const Layer& layer = model.layers()[i];
     for (const auto& name : layer.options.pop) x.push_back(skips.at(name));
-    const RandomScope random({1, step, micro_batch, static_cast<std::int64_t>(i)}, torch::kCPU);
+    const RandomScope random({1, step, micro_batch, static_cast<std::int64_t>(i)}, device);
     x = layer.forward(x);
     for (std::size_t k = 0; k < layer.options.stash.size(); ++k) {
       skips[layer.options.stash[k]] = x[x.size() - layer.options.stash.size() + k];
@@ -130,18 +203,19 @@ inline Tensors plain_forward(const Sequence& model, Tensors x, std::int64_t step
 }
 
 /// Gradients of the mean loss by plain single-device training, over `parts` micro-batches (1: the
-/// whole batch).
+/// whole batch), where the model is.
 inline double plain_gradients(const Sequence& model, const Loss& loss, const Batch& batch,
                               int parts, std::int64_t step) {
-  const auto xs = batch.inputs[0].tensor_split(parts);
-  const auto ys = batch.targets[0].tensor_split(parts);
+  const torch::Device device = model.named_parameters()[0].second.device();
+  const auto xs = batch.inputs[0].to(device).tensor_split(parts);
+  const auto ys = batch.targets[0].to(device).tensor_split(parts);
   double weight = 0;
   for (const auto& y : ys)
     weight += loss.weight ? loss.weight({y}) : static_cast<double>(y.size(0));
   double sum = 0;
   for (int m = 0; m < parts; ++m) {
     const auto i = static_cast<std::size_t>(m);
-    const LossValue value = loss.value(plain_forward(model, {xs[i]}, step, m), {ys[i]});
+    const LossValue value = loss.value(plain_forward(model, {xs[i]}, step, m, device), {ys[i]});
     (value.sum / weight).backward();
     sum += value.sum.item<double>();
   }

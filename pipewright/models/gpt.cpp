@@ -1,0 +1,156 @@
+#include "pipewright/models/gpt.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "pipewright/base/error.h"
+
+namespace pipewright {
+namespace {
+
+constexpr double kInitialDeviation = 0.02;  // GPT-2's
+
+[[noreturn]] void refuse(const std::string& why) { throw InvalidArgument("gpt", why); }
+
+void check(const GptOptions& o) {
+  const auto at_least_one = [](const char* name, std::int64_t value) {
+    if (value < 1) refuse(fmt::format("{} = {}; use 1 or more", name, value));
+  };
+  at_least_one("layers", o.layers);
+  at_least_one("dim", o.dim);
+  at_least_one("heads", o.heads);
+  at_least_one("seq", o.seq);
+  at_least_one("vocab", o.vocab);
+  if (o.dim % o.heads != 0)
+    refuse(fmt::format("dim = {} is not a multiple of heads = {}", o.dim, o.heads));
+  if (!(o.dropout >= 0 && o.dropout < 1))
+    refuse(fmt::format("dropout = {}; use 0 (off) to below 1", o.dropout));
+}
+
+torch::nn::LayerNorm layer_norm(std::int64_t dim) {
+  return torch::nn::LayerNorm(torch::nn::LayerNormOptions({dim}));
+}
+
+torch::nn::Linear linear(std::int64_t from, std::int64_t to, double deviation) {
+  torch::nn::Linear made(from, to);
+  torch::nn::init::normal_(made->weight, 0, deviation);
+  torch::nn::init::zeros_(made->bias);
+  return made;
+}
+
+/// What enters a block is a sum of 2 * layers branches: each starts smaller, so that the sum does
+/// not grow with the depth.
+double branch_deviation(const GptOptions& o) {
+  return kInitialDeviation / std::sqrt(2.0 * static_cast<double>(o.layers));
+}
+
+struct EmbedImpl : torch::nn::Module {
+  explicit EmbedImpl(const GptOptions& o) : seq(o.seq), dropout(o.dropout) {
+    token = register_parameter("token", torch::empty({o.vocab, o.dim}));
+    position = register_parameter("position", torch::empty({o.seq, o.dim}));
+    torch::nn::init::normal_(token, 0, kInitialDeviation);
+    torch::nn::init::normal_(position, 0, kInitialDeviation);
+  }
+
+  torch::Tensor forward(torch::Tensor tokens) {  // (B, T)
+    if (tokens.dim() != 2)
+      refuse(fmt::format("tokens have {} dimensions; they must be (rows, length)", tokens.dim()));
+    const std::int64_t length = tokens.size(1);
+    if (length > seq) {
+      refuse(
+          fmt::format("a sequence of {} tokens, but the model was made for up to {}", length, seq));
+    }
+    const auto x = torch::embedding(token, tokens) + position.slice(0, 0, length);
+    return torch::dropout(x, dropout, is_training());  // (B, T, C)
+  }
+
+  std::int64_t seq;
+  double dropout;
+  torch::Tensor token, position;
+};
+TORCH_MODULE(Embed);
+
+struct BlockImpl : torch::nn::Module {
+  explicit BlockImpl(const GptOptions& o)
+      : heads(o.heads),
+        dropout(o.dropout),
+        norm1(register_module("norm1", layer_norm(o.dim))),
+        norm2(register_module("norm2", layer_norm(o.dim))),
+        qkv(register_module("qkv", linear(o.dim, 3 * o.dim, kInitialDeviation))),
+        proj(register_module("proj", linear(o.dim, o.dim, branch_deviation(o)))),
+        up(register_module("up", linear(o.dim, 4 * o.dim, kInitialDeviation))),
+        down(register_module("down", linear(4 * o.dim, o.dim, branch_deviation(o)))) {}
+
+  torch::Tensor forward(torch::Tensor x) {  // (B, T, C)
+    x = x + drop(attend(norm1(x)));
+    return x + drop(down(torch::gelu(up(norm2(x)))));
+  }
+
+  torch::Tensor attend(const torch::Tensor& x) {
+    const auto b = x.size(0), t = x.size(1), c = x.size(2);
+    const auto parts = qkv(x).view({b, t, 3, heads, c / heads}).permute({2, 0, 3, 1, 4});
+    const auto query = parts[0] / std::sqrt(static_cast<double>(c / heads));  // (B, H, T, C/H)
+    // Added, not filled in: its backward then costs nothing.
+    const auto later =
+        torch::full({t, t}, -std::numeric_limits<double>::infinity(), x.options()).triu(1);
+    const auto scores = torch::matmul(query, parts[1].transpose(-1, -2)) + later;  // (B, H, T, T)
+    const auto mixed = torch::matmul(drop(torch::softmax(scores, -1)), parts[2]);
+    return proj(mixed.transpose(1, 2).reshape({b, t, c}));
+  }
+
+  torch::Tensor drop(const torch::Tensor& x) { return torch::dropout(x, dropout, is_training()); }
+
+  std::int64_t heads;
+  double dropout;
+  torch::nn::LayerNorm norm1, norm2;
+  torch::nn::Linear qkv, proj, up, down;
+};
+TORCH_MODULE(Block);
+
+struct HeadImpl : torch::nn::Module {
+  /// Registers the very tensor it is given: an embedding's is then tied.
+  explicit HeadImpl(torch::Tensor table) { weight = register_parameter("weight", table); }
+  torch::Tensor forward(torch::Tensor x) { return torch::matmul(x, weight.t()); }  // (B, T, vocab)
+  torch::Tensor weight;                                                            // (vocab, C)
+};
+TORCH_MODULE(Head);
+
+torch::Tensor head_weight(const GptOptions& o, const torch::Tensor& token) {
+  if (o.tied) return token;
+  const auto weight = torch::empty({o.vocab, o.dim});
+  torch::nn::init::normal_(weight, 0, kInitialDeviation);
+  return weight;
+}
+
+/// Multiply-adds a token.
+struct Costs {
+  explicit Costs(const GptOptions& o) {
+    const auto dim = static_cast<double>(o.dim);
+    embed = dim;     // the sum of two rows
+    norm = 4 * dim;  // mean, variance, scale, shift
+    // qkv 3, proj 1, up and down 4 each; scores and their use, masked ones included.
+    block = 12 * dim * dim + 2 * static_cast<double>(o.seq) * dim + 2 * norm;
+    head = dim * static_cast<double>(o.vocab);
+  }
+  double embed, block, norm, head;
+};
+
+}  // namespace
+
+Sequence make_gpt(const GptOptions& options) {
+  check(options);
+  const Costs costs(options);
+  Sequence model;
+  Embed embed(options);
+  model.add("embed", embed, {.cost = costs.embed});
+  for (std::int64_t i = 0; i < options.layers; ++i)
+    model.add(fmt::format("block{}", i), Block(options), {.cost = costs.block});
+  model.add("norm", layer_norm(options.dim), {.cost = costs.norm});
+  model.add("head", Head(head_weight(options, embed->token)), {.cost = costs.head});
+  return model;
+}
+
+}  // namespace pipewright

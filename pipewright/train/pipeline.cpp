@@ -1,0 +1,149 @@
+#include "pipewright/train/pipeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "pipewright/ir/validate.h"
+#include "pipewright/schedule/lower.h"
+#include "pipewright/schedule/schedule.h"
+
+namespace pipewright {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kSpinMicroseconds = 2000;
+
+int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+
+int threads_per_rank(const Strategy& strategy) {
+  if (strategy.threads_per_rank > 0) return strategy.threads_per_rank;
+  return std::max(1, cores() / strategy.ranks);
+}
+
+/// What the user could change, most useful first.
+std::string memory_advice(const Strategy& strategy) {
+  std::string advice = "to use less: ";
+  if (strategy.recompute == RecomputeMode::kNone) advice += "recompute = kAll, ";
+  if (strategy.schedule == "gpipe") advice += "schedule = 1f1b, which holds fewer micro-batches, ";
+  if (strategy.precision == Precision::kFull) advice += "precision = kBf16, ";
+  return advice + fmt::format("micro_batches above {} (smaller ones), or ranks above {}",
+                              strategy.micro_batches, strategy.ranks);
+}
+
+Program lowered(Program program, RecomputeMode recompute, bool update) {
+  if (recompute == RecomputeMode::kAll) program = lower_recompute(program, RecomputePass::kAll);
+  if (recompute == RecomputeMode::kExceptLast)
+    program = lower_recompute(program, RecomputePass::kExceptLast);
+  program = lower_sends(program);
+  if (update) program = lower_step(program);
+  validate(program);
+  return program;
+}
+
+}  // namespace
+
+Program make_program(const Strategy& strategy, int micro_batches) {
+  return make_schedule({.name = strategy.schedule,
+                        .ranks = strategy.ranks,
+                        .micro_batches = micro_batches,
+                        .chunks = strategy.chunks});
+}
+
+Pipeline::Pipeline(const SharedModel& shared, const Strategy& strategy,
+                   const std::function<double(int stage)>& update)
+    : shared_(shared),
+      strategy_(strategy),
+      transport_(strategy.ranks, shared.layout.devices,
+                 std::chrono::duration<double>(strategy.deadline_seconds),
+                 std::chrono::microseconds(strategy.ranks <= cores() ? kSpinMicroseconds : 0)),
+      meeting_(strategy.ranks, std::chrono::duration<double>(strategy.deadline_seconds)),
+      workers_(strategy.ranks, threads_per_rank(strategy)) {
+  for (int rank = 0; rank < strategy.ranks; ++rank) {
+    RankOptions options;
+    options.rank = rank;
+    options.transport = &transport_;
+    options.update = update;
+    options.memory_advice = memory_advice(strategy);
+    options.deadline = std::chrono::duration<double>(strategy.deadline_seconds);
+    ranks_.push_back(std::make_unique<RankRunner>(shared, std::move(options)));
+  }
+}
+
+/// Made once for each number of micro-batches.
+const Program& Pipeline::program(int micro_batches, StepKind kind) {
+  const auto key = std::pair(micro_batches, kind);
+  const auto found = programs_.find(key);
+  if (found != programs_.end()) return found->second;
+  Program made = make_program(strategy_, micro_batches);
+  RecomputeMode recompute = strategy_.recompute;
+  if (kind == StepKind::kForward) {
+    // The stages stay where they are: the forwards of the training program alone.
+    made.forward_only = true;
+    recompute = RecomputeMode::kNone;
+    for (auto& list : made.ranks)
+      std::erase_if(list, [](Instruction i) { return i.kind() != Kind::kForward; });
+  }
+  made = lowered(std::move(made), recompute, kind == StepKind::kUpdate);
+  return programs_.emplace(key, std::move(made)).first->second;
+}
+
+void Pipeline::run(StepKind kind, const StepInput& input, Timeline* timeline) {
+  const Program& list = program(static_cast<int>(input.inputs.size()), kind);
+  std::vector<RankTrace> traces(ranks_.size());
+  const auto start = Clock::now();
+  for (const auto& rank : ranks_) {
+    for (const auto& stream : rank->streams()) stream->wait_for_current();
+  }
+  try {
+    workers_.run(
+        [&](int rank) {
+          const auto r = static_cast<std::size_t>(rank);
+          ranks_[r]->run(list, input, start, &traces[r]);
+        },
+        [&] {
+          transport_.abort();
+          meeting_.abort();
+        });
+  } catch (...) {
+    abandon();
+    throw;
+  }
+  for (RankTrace& trace : traces) {
+    timeline->ranks.push_back(std::move(trace.spans));
+    timeline->memory.push_back(std::move(trace.memory));
+  }
+}
+
+void Pipeline::on_stages_of(RankRunner& rank, const std::function<void(StageRunner&)>& work) {
+  for (const auto& stage : rank.stages()) {
+    const UseStream stream(*stage->place().stream);
+    const MemoryScope memory(stage->place().memory_slot);
+    work(*stage);
+  }
+}
+
+void Pipeline::on_every_stage(const std::function<void(StageRunner&)>& work) {
+  workers_.run(
+      [&](int rank) {
+        RankRunner& runner = *ranks_[static_cast<std::size_t>(rank)];
+        on_stages_of(runner, work);
+        for (const auto& stream : runner.streams())
+          stream->synchronize(std::chrono::duration<double>(strategy_.deadline_seconds));
+      },
+      [] {});
+}
+
+RankRunner& Pipeline::rank_of(int stage) const {
+  return *ranks_[static_cast<std::size_t>(shared_.layout.rank_of(stage))];
+}
+
+void Pipeline::abandon() {
+  transport_.reset();
+  meeting_.reset();
+  for (auto& rank : ranks_) rank->abandon();
+}
+
+}  // namespace pipewright

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "pipewright/exec/meeting.h"
+#include "pipewright/exec/rank_runner.h"
+#include "pipewright/exec/workers.h"
+#include "pipewright/train/strategy.h"
+#include "pipewright/transport/inproc.h"
+
+namespace pipewright {
+
+/// What a call wants of a step.
+enum class StepKind {
+  kUpdate,     // gradients and the optimizer
+  kMerge,      // gradients, added to those of earlier steps
+  kGradients,  // gradients, made final, for the caller
+  kForward,    // no gradients
+};
+
+/// The ranks of this process: their threads, what runs on them and how they meet.
+class Pipeline {
+ public:
+  /// `update`: see RankOptions.
+  Pipeline(const SharedModel& shared, const Strategy& strategy,
+           const std::function<double(int stage)>& update);
+
+  /// Runs one step on all ranks. Throws what the first rank that failed threw; then nothing of the
+  /// step is left on any.
+  void run(StepKind kind, const StepInput& input, Timeline* timeline);
+
+  /// Runs on the thread of every rank, for each of its stages, with the stage's stream.
+  void on_every_stage(const std::function<void(StageRunner&)>& work);
+
+  /// The same on the calling thread, which must be the rank's, for that rank.
+  static void on_stages_of(RankRunner& rank, const std::function<void(StageRunner&)>& work);
+
+  const std::vector<std::unique_ptr<RankRunner>>& ranks() const { return ranks_; }
+  RankRunner& rank_of(int stage) const;
+  Meeting& meeting() { return meeting_; }
+
+  /// Forgets a step, so that the next one starts clean.
+  void abandon();
+
+ private:
+  const Program& program(int micro_batches, StepKind kind);
+
+  const SharedModel& shared_;
+  Strategy strategy_;
+  InprocTransport transport_;
+  Meeting meeting_;
+  std::vector<std::unique_ptr<RankRunner>> ranks_;
+  std::map<std::pair<int, StepKind>, Program> programs_;
+  Workers workers_;  // last: its threads use the others
+};
+
+/// The schedule's program of a step, as the strategy asks for it: its placement is the layout's.
+Program make_program(const Strategy& strategy, int micro_batches);
+
+}  // namespace pipewright
