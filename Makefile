@@ -1,5 +1,5 @@
 # pipewright for people: `make run` on a fresh Debian 12 machine installs what is missing, builds, and
-# draws. What is missing is decided by tools/packages.txt; nothing is fetched where nothing is missing.
+# trains. What is missing is decided by tools/packages.txt; nothing is fetched where nothing is missing.
 #
 #   make TORCH=/path   take the LibTorch there instead of Debian's (build/ remembers it; TORCH= forgets it)
 #   make SETUP=no      install nothing
@@ -13,7 +13,7 @@ FUZZ_SECONDS ?= 20
 
 .DEFAULT_GOAL := build
 .NOTPARALLEL:  # the steps stand in order; ninja and ctest use the cores
-.PHONY: help build run test bench format lint check asan tsan fuzz install clean
+.PHONY: help build run draw test bench format lint check asan tsan fuzz install clean
 .PHONY: setup-build setup-tests setup-checks
 
 setup = @TORCH='$(TORCH)' SETUP='$(SETUP)' tools/setup.sh
@@ -44,7 +44,12 @@ $(configured): CMakePresets.json | setup-build
 build: setup-build $(configured)  ## the library and the program, at build/pipewright
 	@cmake --build $(BUILD) -j $(JOBS)
 
-run: setup-build $(configured)  ## simulate all schedules and draw them (builds the program alone)
+run: setup-build $(configured)  ## train a small language model over two ranks (builds that alone)
+	@cmake --build $(BUILD) -j $(JOBS) --target language_model
+	@mkdir -p out
+	@$(BUILD)/examples/language_model/language_model --html out/training.html
+
+draw: setup-build $(configured)  ## simulate all schedules and draw them (builds the program alone)
 	@cmake --build $(BUILD) -j $(JOBS) --target pipewright_program
 	@mkdir -p out
 	@$(BUILD)/pipewright simulate --schedule all --ranks 4 --micro-batches 8 --html out/schedules.html

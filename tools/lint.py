@@ -41,10 +41,10 @@ def closure(file):
         files.append(path)
         for header in INCLUDE.findall(path.read_text(encoding="utf-8")):
             torch = torch or header.startswith(TORCH_HEADERS)
-            included = ROOT / header
-            if included not in seen and included.is_file():
-                seen.add(included)
-                waiting.append(included)
+            for included in (ROOT / header, path.parent / header):  # examples have headers of their own
+                if included not in seen and included.is_file():
+                    seen.add(included)
+                    waiting.append(included)
     return files, torch
 
 

@@ -8,5 +8,11 @@ namespace pipewright::cli {
 // the rest; main() turns what is thrown into one line and an exit status.
 void add_simulate(CLI::App& program);
 void add_partition(CLI::App& program);
+void add_recompute(CLI::App& program);
+
+/// Thrown where all is said and only the exit status is left.
+struct Exit {
+  int status = 0;
+};
 
 }  // namespace pipewright::cli

@@ -42,6 +42,7 @@ int run(int argc, char** argv) {
   program.failure_message([](const CLI::App*, const CLI::Error&) { return std::string(); });
   add_simulate(program);
   add_partition(program);
+  add_recompute(program);
   check_command(program, argc, argv);
   try {
     program.parse(argc, argv);
@@ -59,6 +60,8 @@ int main(int argc, char** argv) {
   using namespace pipewright;
   try {
     return cli::run(argc, argv);
+  } catch (const cli::Exit& exit) {
+    return exit.status;
   } catch (const InvalidArgument& error) {
     return cli::complain(cli::kUsage, error.what());
   } catch (const ScheduleError& error) {

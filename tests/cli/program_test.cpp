@@ -285,5 +285,45 @@ TEST(Program, ExplainsItself) {
   EXPECT_THAT(pipewright("--version").out, StartsWith("pipewright "));
 }
 
+std::string chain_file() {
+  const std::string path = scratch() / "chain.json";
+  std::ofstream(path) << R"({"layers": [
+    {"forward": 1, "backward": 2, "output_bytes": 4, "saved_bytes": 10, "backward_temp_bytes": 4},
+    {"forward": 1, "backward": 2, "output_bytes": 4, "saved_bytes": 10, "backward_temp_bytes": 4}]})";
+  return path;
+}
+
+TEST(Recompute, JsonHasTheKeysOfTheContract) {
+  const json out = json_of("recompute --chain " + chain_file() + " --budget 27");
+  EXPECT_EQ(out["feasible"], true);
+  EXPECT_EQ(out["time"], 7);
+  EXPECT_EQ(out["peak_bytes"], 22);
+  EXPECT_EQ(out["least_budget_bytes"], 22);
+  EXPECT_EQ(out["operations"][0], (json{{"op", "forward_keep"}, {"layer", 1}}));
+  EXPECT_EQ(out["operations"].size(), 5U);
+}
+
+TEST(Recompute, ABudgetThatIsTooSmallIsAFailureThatSaysWhatWouldDo) {
+  const Result text = pipewright("recompute --chain " + chain_file() + " --budget 21");
+  EXPECT_EQ(text.status, 1);
+  EXPECT_EQ(text.err,
+            "pipewright: [recompute] a budget of 21 bytes is not enough; use 22 or more\n");
+  const Result result = pipewright("recompute --json --chain " + chain_file() + " --budget 21");
+  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.err, "");
+  EXPECT_EQ(json::parse(result.out)["feasible"], false);
+  EXPECT_EQ(json::parse(result.out)["least_budget_bytes"], 22);
+  EXPECT_EQ(pipewright("recompute --chain /nowhere --budget 21").status, 2);
+  EXPECT_EQ(pipewright("recompute --chain " + chain_file() + " --budget many").status, 2);
+}
+
+TEST(Recompute, TheTextListsRunsOfOperations) {
+  const Result result = pipewright("recompute --chain " + chain_file() + " --budget 1KiB");
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("time:         6 (6 when everything is saved)"),
+                    HasSubstr("forward_save     1-2"), HasSubstr("backward         2-1")));
+}
+
 }  // namespace
 }  // namespace pipewright

@@ -1,0 +1,152 @@
+#include "pipewright/recompute/chain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "pipewright/base/error.h"
+#include "pipewright/base/json.h"
+
+namespace pipewright {
+namespace {
+
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;  // sums over thousands of layers fit
+constexpr int kMostLayers = 2000;
+
+ChainLayer parse_layer(const nlohmann::json& value, std::string_view where, std::size_t index) {
+  const JsonObject object(value, where, fmt::format("layers[{}]", index));
+  object.refuse_unknown({"name", "forward", "backward", "output_bytes", "saved_bytes",
+                         "forward_temp_bytes", "backward_temp_bytes"});
+  ChainLayer layer;
+  layer.forward = object.non_negative("forward");
+  layer.backward = object.non_negative_or("backward", 2 * layer.forward);
+  layer.output_bytes = object.integer("output_bytes", 0, kMostBytes);
+  layer.saved_bytes = object.integer_or("saved_bytes", 0, kMostBytes, layer.output_bytes);
+  layer.forward_temp_bytes = object.integer_or("forward_temp_bytes", 0, kMostBytes, 0);
+  layer.backward_temp_bytes = object.integer_or("backward_temp_bytes", 0, kMostBytes, 0);
+  if (layer.saved_bytes < layer.output_bytes) {
+    throw InvalidArgument(
+        where,
+        fmt::format("layers[{}]: saved_bytes {} is less than output_bytes {}, which it holds",
+                    index, layer.saved_bytes, layer.output_bytes));
+  }
+  return layer;
+}
+
+}  // namespace
+
+Chain parse_chain(std::string_view json, std::string_view where) {
+  const nlohmann::json root = parse_json(json, where);
+  const JsonObject object(root, where, "chain");
+  object.refuse_unknown({"layers"});
+  const nlohmann::json& layers = object.array("layers");
+  if (layers.empty()) throw InvalidArgument(where, "the chain has no layers");
+  if (layers.size() > kMostLayers) {
+    throw InvalidArgument(
+        where, fmt::format("the chain has {} layers; {} are the most", layers.size(), kMostLayers));
+  }
+  Chain chain;
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    chain.layers.push_back(parse_layer(layers[i], where, i));
+  return chain;
+}
+
+std::string_view op_name(LayerOp op) {
+  constexpr std::array<std::string_view, 4> kNames = {"forward_discard", "forward_keep",
+                                                      "forward_save", "backward"};
+  return kNames[static_cast<std::size_t>(op)];
+}
+
+namespace {
+
+/// The tensors of a chain while a list of operations runs.
+class Store {
+ public:
+  explicit Store(const Chain& chain)
+      : chain_(chain),
+        outputs_(chain.layers.size() + 1, 0),
+        saved_(chain.layers.size() + 1, 0),
+        gradient_of_(chain.size()) {
+    live_ = gradient_bytes();
+    outputs_[0] = 1;  // the chain's input, which costs nothing
+  }
+
+  void run(const Operation& operation) {
+    const int l = operation.layer;
+    if (l < 1 || l > chain_.size()) refuse(operation, "there is no such layer");
+    const ChainLayer& layer = chain_.layer(l);
+    if (operation.op == LayerOp::kBackward) {
+      backward(operation, layer);
+      return;
+    }
+    if (!has_output(l - 1)) refuse(operation, "its input is not there");
+    cost_.time += layer.forward;
+    const bool save = operation.op == LayerOp::kForwardSave;
+    const bool fresh = save ? saved_[index(l)] == 0 : !has_output(l);
+    const std::int64_t made = fresh ? (save ? layer.saved_bytes : layer.output_bytes) : 0;
+    cost_.peak_bytes = std::max(cost_.peak_bytes, live_ + made + layer.forward_temp_bytes);
+    live_ += made;
+    if (save && outputs_[index(l)] != 0) drop_output(l);  // it is part of what was saved
+    (save ? saved_ : outputs_)[index(l)] = 1;
+    if (operation.op == LayerOp::kForwardDiscard) drop_output(l - 1);
+    if (l == chain_.size() && cost_.held_bytes == 0) cost_.held_bytes = live_ - gradient_bytes();
+  }
+
+  OperationsCost finish() const {
+    if (gradient_of_ != 0) {
+      throw InvalidArgument(
+          "recompute", fmt::format("the list ends before the backward of layer {}", gradient_of_));
+    }
+    return cost_;
+  }
+
+ private:
+  static std::size_t index(int layer) { return static_cast<std::size_t>(layer); }
+  bool has_output(int l) const { return outputs_[index(l)] != 0 || saved_[index(l)] != 0; }
+  std::int64_t output_bytes(int l) const { return l == 0 ? 0 : chain_.layer(l).output_bytes; }
+  std::int64_t gradient_bytes() const { return output_bytes(gradient_of_); }
+
+  void drop_output(int l) {
+    if (l == 0 || outputs_[index(l)] == 0) return;
+    outputs_[index(l)] = 0;
+    live_ -= output_bytes(l);
+  }
+
+  void backward(const Operation& operation, const ChainLayer& layer) {
+    const int l = operation.layer;
+    if (l != gradient_of_) refuse(operation, "it is not its turn");
+    if (saved_[index(l)] == 0) refuse(operation, "what it needs was not saved");
+    if (!has_output(l - 1)) refuse(operation, "its input is not there");
+    cost_.time += layer.backward;
+    cost_.peak_bytes = std::max(cost_.peak_bytes, live_ + layer.backward_temp_bytes);
+    drop_output(l - 1);  // what was kept for it
+    live_ -= layer.saved_bytes + gradient_bytes();
+    saved_[index(l)] = 0;
+    --gradient_of_;
+    live_ += gradient_bytes();
+  }
+
+  [[noreturn]] static void refuse(const Operation& operation, const char* why) {
+    throw InvalidArgument("recompute", fmt::format("{} of layer {} cannot run: {}",
+                                                   op_name(operation.op), operation.layer, why));
+  }
+
+  const Chain& chain_;
+  std::vector<char> outputs_;  // by layer: its output is there by itself
+  std::vector<char> saved_;    // by layer: as part of all that its backward needs
+  int gradient_of_;            // the layer whose output's gradient is there
+  std::int64_t live_ = 0;
+  OperationsCost cost_;
+};
+
+}  // namespace
+
+OperationsCost run_operations(const Chain& chain, const std::vector<Operation>& operations) {
+  Store store(chain);
+  for (const Operation& operation : operations) store.run(operation);
+  return store.finish();
+}
+
+}  // namespace pipewright
