@@ -13,7 +13,9 @@
 #include <cstdio>
 #include <thread>
 
+#include "pipewright/exec/step_clock.h"
 #include "pipewright/exec/workers.h"
+#include "pipewright/memory/meter.h"
 #include "pipewright/train/trainer.h"
 
 namespace pipewright {
@@ -21,10 +23,10 @@ namespace {
 
 struct Sizes {
   int dim = 256;
-  int layers = 8;
+  int layers = 4;
   int seq = 64;
-  int batch = 32;
-  int repeats = 9;
+  int batch = 16;
+  int repeats = 21;
 };
 
 struct BlockImpl : torch::nn::Module {
@@ -123,19 +125,30 @@ Batch make_batch(const Sizes& sizes) {
           .targets = {torch::randn({sizes.batch, sizes.seq, sizes.dim})}};
 }
 
-/// A against b, taking turns, each first every other time; the medians.
-std::pair<double, double> take_turns(int repeats, const std::function<void()>& a,
-                                     const std::function<void()>& b) {
-  std::vector<double> of_a, of_b;
+/// A against b, taking turns, each first every other time.
+struct Turns {
+  std::vector<double> a, b, ratios;  // ratios: b / a of one turn
+};
+
+Turns take_turns(int repeats, const std::function<void()>& a, const std::function<void()>& b) {
+  Turns turns;
   for (int i = -2; i < repeats; ++i) {
     const bool a_first = i % 2 == 0;
     const double first = seconds_of(a_first ? a : b);
     const double second = seconds_of(a_first ? b : a);
     if (i < 0) continue;
-    of_a.push_back(a_first ? first : second);
-    of_b.push_back(a_first ? second : first);
+    turns.a.push_back(a_first ? first : second);
+    turns.b.push_back(a_first ? second : first);
+    turns.ratios.push_back(turns.b.back() / turns.a.back());
   }
-  return {median(of_a), median(of_b)};
+  return turns;
+}
+
+/// How quiet the machine was: of the same work, the time that one in ten was longer than, over the
+/// time that one in ten was shorter than. Above 1.1 or so, do not believe the rest.
+double spread(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() * 9 / 10] / values[values.size() / 10];
 }
 
 void compare_with_loop(const Sizes& sizes, int micro_batches) {
@@ -143,10 +156,13 @@ void compare_with_loop(const Sizes& sizes, int micro_batches) {
   PlainLoop loop(sizes, micro_batches);
   Trainer trainer(make_model(sizes), mean_squared_error(), sgd,
                   strategy_of(1, micro_batches, "1f1b"));
-  const auto [plain, engine] = take_turns(
+  const Turns turns = take_turns(
       sizes.repeats, [&] { loop.step(batch); }, [&] { trainer.step(batch); });
-  std::printf("K=1 M=%-2d  loop %8.2f ms   engine %8.2f ms   engine / loop %.3f   (bound 1.02)\n",
-              micro_batches, 1e3 * plain, 1e3 * engine, engine / plain);
+  std::printf(
+      "K=1 M=%-2d        loop %7.2f ms  engine %7.2f ms  engine / loop %.3f (bound 1.02)  spread "
+      "%.2f\n",
+      micro_batches, 1e3 * median(turns.a), 1e3 * median(turns.b), median(turns.ratios),
+      spread(turns.a));
 }
 
 /// Loops on as many pinned threads at the same time: what the cores give when nobody waits for
@@ -182,15 +198,36 @@ void measure_pipeline(const Sizes& sizes, int ranks, int micro_batches,
   Trainer trainer(make_model(sizes), mean_squared_error(), sgd,
                   strategy_of(ranks, micro_batches, schedule));
   std::vector<double> bubbles;
-  const auto [ceiling, pipeline] = take_turns(
+  const Turns turns = take_turns(
       sizes.repeats, [&] { loops.step(batch); },
       [&] { bubbles.push_back(bubble_of(trainer.step(batch))); });
   const double formula = (ranks - 1.0) / (micro_batches + ranks - 1.0);
   std::printf(
-      "K=%d M=%d %-6s %8.2f ms   bubble %5.2f %% (formula %.2f %%, bound %.2f %%)   of the ceiling "
-      "%.1f %% (bound 92 %%)\n",
-      ranks, micro_batches, schedule.c_str(), 1e3 * pipeline, 100 * median(bubbles), 100 * formula,
-      100 * formula + 3, 100 * ceiling / (1 - formula) / pipeline);
+      "K=%d M=%d %-6s  loops %7.2f ms  pipeline %7.2f ms  bubble %5.2f %% (formula %.2f, bound "
+      "%.2f)  of the ceiling %5.1f %% (bound 92)  spread %.2f\n",
+      ranks, micro_batches, schedule.c_str(), 1e3 * median(turns.a), 1e3 * median(turns.b),
+      100 * median(bubbles), 100 * formula, 100 * formula + 3,
+      100 / (1 - formula) / median(turns.ratios), spread(turns.a));
+}
+
+/// What it costs to write an instruction down, once for the begin and once for the end.
+void measure_recording() {
+  Sequence model;
+  model.add("identity", torch::nn::Identity());
+  StageLayout layout{.first_layer = {0, 1}, .placement = {0}, .devices = {torch::kCPU}};
+  const SharedModel shared = share_model(model, mean_squared_error(), layout);
+  const DeviceStream stream(torch::kCPU);
+  StageRunner stage(shared, 0, nullptr, {&stream, MemoryMeter::kOutside});
+  StepClock clock;
+  clock.start(std::chrono::steady_clock::now(), {});
+  constexpr int kInstructions = 1000000;
+  const double seconds = seconds_of([&] {
+    for (int i = 0; i < kInstructions; ++i) {
+      clock.begin(stage);
+      clock.end(stage, Span(), 0);
+    }
+  });
+  std::printf("recording an instruction: %.0f ns (bound 1000)\n", 1e9 * seconds / kInstructions);
 }
 
 int run(int argc, char** argv) {
@@ -203,6 +240,7 @@ int run(int argc, char** argv) {
   app.add_option("--repeats", sizes.repeats, "timed repeats");
   CLI11_PARSE(app, argc, argv);
   torch::set_num_threads(1);
+  measure_recording();
   for (const int micro_batches : {1, 8}) compare_with_loop(sizes, micro_batches);
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   for (const int ranks : {2, 4, 8}) {

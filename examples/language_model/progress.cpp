@@ -8,7 +8,7 @@
 
 namespace {
 
-constexpr int kBarColumns = 24;
+constexpr int kBarColumns = 16;
 constexpr int kPlainLines = 20;
 constexpr double kSmoothing = 0.9;
 

@@ -68,10 +68,14 @@ Tensors call_with(Module& module, const Tensors& x) {
   (std::make_index_sequence<N>());
 }
 
+/// Its forward is a template that claims to take anything.
+template <typename Module>
+concept IsSequential = std::is_base_of_v<torch::nn::SequentialImpl, Module>;
+
 /// Calls forward(Tensors), or forward(Tensor, ...) with as many as there are, up to six.
 template <typename Module>
 Tensors call_forward(const std::string& name, Module& module, const Tensors& x) {
-  if constexpr (TakesVector<Module>) {
+  if constexpr (TakesVector<Module> && !IsSequential<Module>) {
     return to_tensors(module.forward(x));
   } else {
     const auto attempt = [&]<std::size_t N>(std::integral_constant<std::size_t, N>,

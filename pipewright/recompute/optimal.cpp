@@ -1,6 +1,7 @@
 #include "pipewright/recompute/optimal.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -11,6 +12,9 @@ namespace pipewright {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
+
+/// As std::min, by value: which the compiler turns into vector instructions.
+inline double lesser(double a, double b) { return b < a ? b : a; }
 
 /// The time of layers s..t when `used` units of the budget are taken, for all s, t, used. The input
 /// of s is there and not counted; the gradient of t's output is counted.
@@ -25,8 +29,18 @@ class Table {
         times_(pairs() * width_, kNever) {
     for (int l = 1; l <= chain.size(); ++l)
       forward_sum_[index(l)] = forward_sum_[index(l - 1)] + chain.layer(l).forward;
-    for (int length = 0; length < chain.size(); ++length) {
-      for (int s = 1; s + length <= chain.size(); ++s) fill(s, s + length);
+    // An entry needs those of shorter stretches with as much or more used. This order, of all that
+    // allow it, finds most of them in the cache.
+    constexpr std::size_t kBlock = 128;
+    constexpr int kTile = 8;
+    for (std::size_t to = width_; to > 0; to -= std::min(to, kBlock)) {
+      const std::size_t from = to - std::min(to, kBlock);
+      for (int tile = 1; tile <= chain.size(); tile += kTile) {
+        const int last = std::min(tile + kTile - 1, chain.size());
+        for (int s = last; s >= 1; --s) {
+          for (int t = std::max(s, tile); t <= last; ++t) fill(s, t, from, to);
+        }
+      }
     }
   }
 
@@ -41,7 +55,9 @@ class Table {
  private:
   static std::size_t index(int layer) { return static_cast<std::size_t>(layer); }
   std::size_t pairs() const { return chain_.layers.size() * (chain_.layers.size() + 1) / 2; }
-  std::size_t row(int s, int t) const { return index(t - 1) * index(t) / 2 + index(s - 1); }
+  std::size_t row(int s, int t) const {
+    return index(s - 1) * (2 * chain_.layers.size() - index(s - 2)) / 2 + index(t - s);
+  }
   const double* at(int s, int t) const { return times_.data() + row(s, t) * width_; }
 
   std::size_t units(std::int64_t bytes) const {
@@ -54,19 +70,21 @@ class Table {
     return static_cast<std::size_t>((budget_ - bytes) / unit_) + 1;
   }
 
-  void fill(int s, int t) {
+  /// The entries of s..t with `from` <= used < `to`.
+  void fill(int s, int t, std::size_t from, std::size_t to) {
     double* best = times_.data() + row(s, t) * width_;
     const ChainLayer& first = chain_.layer(s);
     if (s == t) {
-      std::fill_n(best, room_for(need_of_one(chain_, s)), first.forward + first.backward);
+      const std::size_t end = std::min(to, room_for(need_of_one(chain_, s)));
+      for (std::size_t used = from; used < end; ++used) best[used] = first.forward + first.backward;
       return;
     }
     const std::size_t saved = units(first.saved_bytes);
     const double* rest = at(s + 1, t);
-    const std::size_t save_room = room_for(need_of_save(chain_, s, t));
-    for (std::size_t used = 0; used < save_room && used + saved < width_; ++used)
+    const std::size_t save_room = std::min(to, room_for(need_of_save(chain_, s, t)));
+    for (std::size_t used = from; used < save_room && used + saved < width_; ++used)
       best[used] = first.forward + first.backward + rest[used + saved];
-    const std::size_t keep_room = room_for(need_of_keep(chain_, s, t));
+    const std::size_t keep_room = std::min(to, room_for(need_of_keep(chain_, s, t)));
     for (int middle = s + 1; middle <= t; ++middle) {
       const std::size_t kept = units(chain_.layer(middle - 1).output_bytes);
       if (kept >= width_) continue;
@@ -74,8 +92,8 @@ class Table {
       const double* later = at(middle, t) + kept;
       const double* earlier = at(s, middle - 1);
       const std::size_t end = std::min(keep_room, width_ - kept);
-      for (std::size_t used = 0; used < end; ++used)
-        best[used] = std::min(best[used], again + later[used] + earlier[used]);
+      for (std::size_t used = from; used < end; ++used)
+        best[used] = lesser(best[used], again + later[used] + earlier[used]);
     }
   }
 
@@ -119,17 +137,13 @@ class Table {
   std::int64_t unit_;
   std::size_t width_;                // values of `used`
   std::vector<double> forward_sum_;  // of layers 1..l
-  std::vector<double> times_;        // by t, by s, by used
+  std::vector<double> times_;        // by s, by t, by used
 };
 
-/// What a chain of that length is planned with in good time: the work grows with its cube. A second
-/// on a 2 GHz core for 200 layers, some ten for 1,000.
+/// What a chain of that length is planned with in good time, though the work grows with its cube:
+/// under a second for 200 layers, some ten for 1,000.
 int default_units(int layers) {
-  const double length = layers;
-  const double choices = length * length * length / 6 + 1;
-  const double entries = length * length / 2 + 1;
-  const double work = 2.5e9 * std::clamp(length / 200, 1.0, 5.0);
-  return static_cast<int>(std::clamp(std::min(work / choices, 6e7 / entries), 16.0, 4000.0));
+  return static_cast<int>(std::clamp(300 * std::pow(200.0 / layers, 1.25), 16.0, 4000.0));
 }
 
 /// The greatest unit that all deductions are whole multiples of.
@@ -138,6 +152,34 @@ std::int64_t exact_unit(const Chain& chain) {
   for (const ChainLayer& layer : chain.layers)
     unit = std::gcd(unit, std::gcd(layer.output_bytes, layer.saved_bytes));
   return std::max<std::int64_t>(unit, 1);
+}
+
+/// How many bytes the deductions grow by when they are rounded up.
+double rounding_loss(const Chain& chain, std::int64_t unit) {
+  double loss = 0;
+  for (const ChainLayer& layer : chain.layers) {
+    for (const std::int64_t bytes : {layer.output_bytes, layer.saved_bytes})
+      loss += static_cast<double>((bytes + unit - 1) / unit * unit - bytes);
+  }
+  return loss;
+}
+
+/// Of the units that make at most `most_units` of the budget, one that the sizes fit well: half as
+/// many units of the right size are better than twice as many that a frequent size just exceeds.
+std::int64_t rounded_unit(const Chain& chain, std::int64_t budget, int most_units) {
+  const std::int64_t smallest = (budget + most_units - 1) / most_units;
+  std::int64_t best = smallest;
+  double least = rounding_loss(chain, smallest);
+  constexpr int kCandidates = 200;
+  for (int i = 1; i <= kCandidates; ++i) {
+    const std::int64_t unit = smallest + smallest * i / kCandidates;
+    const double loss = rounding_loss(chain, unit);
+    if (loss < least) {
+      least = loss;
+      best = unit;
+    }
+  }
+  return best;
 }
 
 }  // namespace
@@ -153,7 +195,7 @@ RecomputePlan optimal_recompute(const Chain& chain, std::int64_t budget_bytes, i
   const std::int64_t budget = std::min(budget_bytes, most_needed(chain));
   plan.unit_bytes = exact_unit(chain);
   if (budget / plan.unit_bytes > most_units) {
-    plan.unit_bytes = (budget + most_units - 1) / most_units;
+    plan.unit_bytes = rounded_unit(chain, budget, most_units);
     plan.exact = false;
   }
   const Table table(chain, budget, plan.unit_bytes);

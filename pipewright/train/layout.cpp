@@ -124,6 +124,10 @@ void check_tied(const Sequence& model, const StageLayout& layout) {
 
 std::vector<int> stage_sizes(const Sequence& model, const Strategy& strategy, int num_stages) {
   const auto& layers = model.layers();
+  if (static_cast<int>(layers.size()) < num_stages) {
+    refuse(fmt::format("cannot split {} layers into {} stages; use fewer ranks or chunks",
+                       layers.size(), num_stages));
+  }
   if (!strategy.sizes.empty()) return sizes_as_asked(model, strategy.sizes, num_stages);
   if (std::any_of(layers.begin(), layers.end(),
                   [](const Layer& layer) { return layer.stage.has_value(); })) {

@@ -28,11 +28,24 @@ struct Result {
   std::string err;
 };
 
-std::filesystem::path scratch() {
-  const auto folder =
+/// A folder of this process's own, gone when it ends.
+class Scratch {
+ public:
+  Scratch() { std::filesystem::create_directories(folder_); }
+  ~Scratch() { std::filesystem::remove_all(folder_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  const std::filesystem::path& folder() const { return folder_; }
+
+ private:
+  std::filesystem::path folder_ =
       std::filesystem::path(testing::TempDir()) / ("pipewright_cli_" + std::to_string(getpid()));
-  std::filesystem::create_directories(folder);
-  return folder;
+};
+
+const std::filesystem::path& scratch() {
+  static const Scratch scratch;
+  return scratch.folder();
 }
 
 Result pipewright(const std::string& arguments) {

@@ -97,5 +97,14 @@ TEST(Sequence, RefusesNamesAndGuardsThatMakeNoSense) {
   EXPECT_FALSE(model.layers()[0].stage.has_value());
 }
 
+TEST(Sequence, TakesASequentialAsOneLayer) {
+  torch::nn::Sequential inner(torch::nn::Linear(3, 4), torch::nn::ReLU(), torch::nn::Linear(4, 2));
+  Sequence model;
+  model.add("inner", inner);
+  const auto x = torch::randn({5, 3});
+  EXPECT_TRUE(model.layers()[0].forward({x})[0].equal(inner->forward(x)));
+  EXPECT_EQ(model.named_parameters().size(), 4U);
+}
+
 }  // namespace
 }  // namespace pipewright
