@@ -26,7 +26,7 @@ RankRunner::RankRunner(const SharedModel& shared, RankOptions options)
     if (shared.layout.rank_of(stage) != options_.rank) continue;
     stage_slots_.push_back(std::make_unique<MemorySlot>(slot_.number()));
     const StagePlace place{&stream_on(shared.layout.device_of(stage)),
-                           stage_slots_.back()->number()};
+                           stage_slots_.back()->number(), options_.all_slots};
     stages_.push_back(std::make_unique<StageRunner>(shared, stage, options_.transport, place));
     by_stage_[static_cast<std::size_t>(stage)] = stages_.back().get();
   }
@@ -61,8 +61,8 @@ void RankRunner::execute(Instruction i, const Program& program, const StepInput&
       stage.forward(input, m, recomputed_[cell] != 0, program.forward_only);
       break;
     }
-    case Kind::kBackward: stage.backward(m, false); break;
-    case Kind::kBackwardInput: stage.backward(m, true); break;
+    case Kind::kBackward: stage.backward(input, m, false); break;
+    case Kind::kBackwardInput: stage.backward(input, m, true); break;
     case Kind::kBackwardWeight: stage.backward_weight(m); break;
     case Kind::kRecompute: stage.recompute(input, m); break;
     case Kind::kSendForward: stage.send_forward(m); break;

@@ -23,6 +23,8 @@ struct RankOptions {
   /// What a user may change where memory runs out.
   std::string memory_advice;
   std::chrono::duration<double> deadline{300};
+  /// See StagePlace; filled by whoever makes the ranks, before they run.
+  const std::vector<int>* all_slots = nullptr;
 };
 
 /// What a rank has measured of a step.

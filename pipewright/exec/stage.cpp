@@ -91,11 +91,12 @@ Tensors Segment::backward(SegmentRun* run, Tensors output_gradients, bool split)
   inputs.insert(inputs.end(), run->pops.begin(), run->pops.end());
   run->pops.clear();
   if (split) {
-    InputHalf half = backward_input(ends, output_gradients, inputs, tied_parameters_);
+    InputHalf half = backward_input(ends, std::move(output_gradients), inputs, tied_parameters_);
     run->weight_half = std::move(half.weight_half);
     return std::move(half.input_gradients);
   }
-  BackwardResult result = pipewright::backward(ends, output_gradients, inputs, tied_parameters_);
+  BackwardResult result =
+      pipewright::backward(ends, std::move(output_gradients), inputs, tied_parameters_);
   add_tied(result.separate_gradients);
   return std::move(result.input_gradients);
 }

@@ -47,6 +47,11 @@ SharedModel share_model(const Sequence& model, Loss loss, StageLayout layout) {
     }
     shared.gradient_flows.push_back(learns ? 1 : 0);
   }
+  for (std::size_t stage = 0; stage < shared.layout.placement.size(); ++stage) {
+    const auto& first = shared.layout.first_layer;
+    shared.recompute.push_back(
+        keep_checkpoints(static_cast<int>(first[stage + 1] - first[stage]), {1}, false));
+  }
   for (std::size_t i = 0; i < model.size(); ++i) {
     if (!model.layers()[i].module) continue;
     for (const auto& parameter : model.layers()[i].module->parameters()) {
@@ -61,30 +66,28 @@ StageRunner::StageRunner(const SharedModel& shared, int stage, Transport* transp
                          StagePlace place)
     : shared_(shared), stage_(stage), transport_(transport), place_(place) {
   const auto s = static_cast<std::size_t>(stage);
-  const std::size_t end = shared.layout.first_layer[s + 1];
   std::size_t first = shared.layout.first_layer[s];
-  const auto tied_of = [&](std::size_t layer) {
-    std::vector<TiedUse*> uses;
-    for (const auto& use : shared.tied_uses) {
-      if (use->layer == layer) uses.push_back(use.get());
-    }
-    return uses;
-  };
-  // A layer with a tied parameter is a segment of its own; what lies between is one.
-  for (std::size_t layer = first; layer < end; ++layer) {
-    auto tied = tied_of(layer);
-    const bool alone = !tied.empty();
-    if (alone && first < layer) {
-      segments_.emplace_back(*shared.model, first, layer, std::vector<TiedUse*>());
-      segment_end_.push_back(layer);
-      first = layer;
-    }
-    if (alone || layer + 1 == end) {
-      segments_.emplace_back(*shared.model, first, layer + 1, std::move(tied));
-      segment_end_.push_back(layer + 1);
-      first = layer + 1;
-    }
+  std::vector<char> alone(shared.layout.first_layer[s + 1] - first);
+  for (const auto& use : shared.tied_uses) {
+    if (use->layer >= first && use->layer - first < alone.size()) alone[use->layer - first] = 1;
   }
+  // A layer with a tied parameter is a segment of its own; of the others, those that are always run
+  // together are one.
+  const GroupedOperations grouped = group_layers(shared.recompute[s], alone);
+  for (const int size : grouped.sizes) {
+    const std::size_t end = first + static_cast<std::size_t>(size);
+    std::vector<TiedUse*> tied;
+    for (const auto& use : shared.tied_uses) {
+      if (use->layer == first) tied.push_back(use.get());
+    }
+    segments_.emplace_back(*shared.model, first, end, std::move(tied));
+    segment_end_.push_back(end);
+    first = end;
+  }
+  recomputing_ = grouped.operations;
+  saving_ = save_everything(static_cast<int>(segments_.size()));
+  for (int k = 1; k <= static_cast<int>(segments_.size()); ++k)
+    passing_.push_back({LayerOp::kForwardDiscard, k});
 }
 
 ForwardContext StageRunner::context(const StepInput& input, int micro_batch) const {
@@ -107,6 +110,14 @@ Message StageRunner::receive(const MessageKey& key) {
   if (c10::Event* begin = std::exchange(begin_, nullptr)) begin->record(place_.stream->stream());
   for (const auto& tensor : message.tensors) MemoryMeter::recharge(tensor, place_.memory_slot);
   return message;
+}
+
+void StageRunner::send(const MessageKey& key, Message message) {
+  if (place_.all_slots != nullptr) {
+    const int slot = (*place_.all_slots)[static_cast<std::size_t>(key.stage)];
+    for (const auto& tensor : message.tensors) MemoryMeter::recharge(tensor, slot);
+  }
+  transport_->send(shared_.layout.rank_of(key.stage), key, std::move(message));
 }
 
 Message StageRunner::take_input(const StepInput& input, int micro_batch) {
@@ -142,51 +153,31 @@ SegmentRun StageRunner::leaves(const Message& input) const {
   return run;
 }
 
-Message StageRunner::popped(Run* run, std::map<std::string, Message>* local,
-                            const std::string& name, int micro_batch) {
-  if (auto found = local->extract(name)) return std::move(found.mapped());
-  if (const auto kept = run->skips.find(name); kept != run->skips.end()) return kept->second;
-  const int index = shared_.skip_index.at(name);
-  Message message = receive({MessageKind::kSkip, stage_, micro_batch, index});
-  run->skips[name] = message;
-  return message;
+int StageRunner::stage_that_pops(const std::string& name) const {
+  const auto index = static_cast<std::size_t>(shared_.skip_index.at(name));
+  return shared_.layout.stage_of(shared_.skips[index].to_layer);
 }
 
-void StageRunner::stash(std::map<std::string, Message>* local, const std::string& name,
-                        const torch::Tensor& tensor, std::size_t last_layer, bool keep_graph,
-                        bool send, int micro_batch) {
-  Message message = boundary({tensor}, last_layer, keep_graph);
+int StageRunner::stage_that_stashes(const std::string& name) const {
+  const auto index = static_cast<std::size_t>(shared_.skip_index.at(name));
+  return shared_.layout.stage_of(shared_.skips[index].from_layer);
+}
+
+/// Held until the backward of the segment that pops it: it may be run again.
+const Message& StageRunner::popped(Run* run, const std::string& name, int micro_batch) {
+  const auto found = run->skips.find(name);
+  if (found != run->skips.end()) return found->second;
   const int index = shared_.skip_index.at(name);
-  const int to = shared_.layout.stage_of(shared_.skips[static_cast<std::size_t>(index)].to_layer);
+  return run->skips[name] = receive({MessageKind::kSkip, stage_, micro_batch, index});
+}
+
+void StageRunner::stash(Run* run, const std::string& name, Message message, int micro_batch) {
+  const int to = stage_that_pops(name);
   if (to == stage_) {
-    (*local)[name] = std::move(message);
-  } else if (send) {
-    transport_->send(shared_.layout.rank_of(to), {MessageKind::kSkip, to, micro_batch, index},
-                     std::move(message));
+    run->skips[name] = std::move(message);
+    return;
   }
-}
-
-SegmentOutputs StageRunner::run_segments(const ForwardContext& context, Run* run, bool send_stashes,
-                                         int micro_batch) {
-  std::map<std::string, Message> local;
-  Message x = run->input;
-  for (std::size_t k = 0;; ++k) {
-    SegmentRun segment = leaves(x);
-    for (const auto& name : segments_[k].pops()) {
-      const Message skip = popped(run, &local, name, micro_batch);
-      segment.pops.push_back(skip.tensors[0].detach().requires_grad_(skip.needs_gradient[0] != 0));
-    }
-    SegmentOutputs made = segments_[k].forward(context, segment);
-    const std::size_t last_layer = segment_end_[k] - 1;
-    for (std::size_t i = 0; i < segments_[k].stashes().size(); ++i) {
-      stash(&local, segments_[k].stashes()[i], made.stashes[i], last_layer, context.keep_graph,
-            send_stashes, micro_batch);
-    }
-    run->segments.push_back(std::move(segment));
-    if (k + 1 == segments_.size()) return made;
-    x = boundary(made.outputs, last_layer, context.keep_graph);
-    run->segments.back().ends = ends_of(std::move(made));
-  }
+  send({MessageKind::kSkip, to, micro_batch, shared_.skip_index.at(name)}, std::move(message));
 }
 
 /// The micro-batch's part of the loss of the mini-batch, which the backward starts from.
@@ -204,97 +195,128 @@ torch::Tensor StageRunner::scaled_loss(const StepInput& input, int micro_batch,
   return value.sum / input.weight;
 }
 
-/// Sends the stage's output on its way, or makes the loss of it.
-void StageRunner::finish_forward(const StepInput& input, const ForwardContext& context, Run* run,
-                                 SegmentOutputs made, bool forward_only) {
+void StageRunner::pass_on(const StepInput& input, const ForwardContext& context,
+                          std::size_t segment, Run* run, SegmentOutputs* made, bool forward_only) {
   const int m = context.micro_batch;
-  if (!is_last()) {
-    if (!context.recomputing) {
-      outgoing_[m] = boundary(made.outputs, segment_end_.back() - 1, context.keep_graph);
-      if (shared_.layout.rank_of(stage_ + 1) == shared_.layout.rank_of(stage_)) send_forward(m);
-    }
-  } else {
-    if (forward_only) {
-      for (const auto& tensor : made.outputs) outputs_[m].push_back(tensor.detach());
-    }
-    if (input.targets[static_cast<std::size_t>(m)].empty()) return;
-    made.outputs = {scaled_loss(input, m, made.outputs)};
-    if (context.keep_graph)
-      run->loss_gradient = torch::full_like(made.outputs[0], input.loss_scale);
+  const std::size_t last_layer = segment_end_[segment] - 1;
+  if (segment + 1 < segments_.size()) {
+    run->inputs[segment + 1] = boundary(made->outputs, last_layer, context.keep_graph);
+    return;
   }
-  if (context.keep_graph) run->segments.back().ends = ends_of(std::move(made));
+  if (!is_last()) {
+    if (context.recomputing) return;
+    outgoing_[m] = boundary(made->outputs, last_layer, context.keep_graph);
+    if (shared_.layout.rank_of(stage_ + 1) == shared_.layout.rank_of(stage_)) send_forward(m);
+    return;
+  }
+  if (forward_only) {
+    for (const auto& tensor : made->outputs) outputs_[m].push_back(tensor.detach());
+  }
+  if (input.targets[static_cast<std::size_t>(m)].empty()) return;
+  made->outputs = {scaled_loss(input, m, made->outputs)};
+  if (context.keep_graph) run->loss_gradient = torch::full_like(made->outputs[0], input.loss_scale);
+}
+
+/// The run's next operation, which is a forward.
+void StageRunner::run_forward(const StepInput& input, int micro_batch, Run* run,
+                              bool forward_only) {
+  const Operation operation = (*run->operations)[run->next++];
+  const auto k = static_cast<std::size_t>(operation.layer - 1);
+  ForwardContext now = context(input, micro_batch);
+  now.keep_graph = operation.op == LayerOp::kForwardSave;
+  now.recomputing = std::exchange(run->been_through[k], 1) != 0;
+  const torch::AutoGradMode mode(now.keep_graph);
+  const AutocastScope autocast(now.device, input.precision);
+  SegmentRun segment = leaves(run->inputs[k]);
+  for (const auto& name : segments_[k].pops()) {
+    const Message& skip = popped(run, name, micro_batch);
+    segment.pops.push_back(skip.tensors[0].detach().requires_grad_(skip.needs_gradient[0] != 0));
+  }
+  SegmentOutputs made = segments_[k].forward(now, segment);
+  for (std::size_t i = 0; i < made.stashes.size() && !now.recomputing; ++i) {
+    stash(run, segments_[k].stashes()[i],
+          boundary({made.stashes[i]}, segment_end_[k] - 1, now.keep_graph), micro_batch);
+  }
+  pass_on(input, now, k, run, &made, forward_only);
+  if (operation.op != LayerOp::kForwardKeep) run->inputs[k] = {};
+  if (!now.keep_graph) return;
+  segment.ends = ends_of(std::move(made));
+  run->segments[k] = std::move(segment);
+}
+
+StageRunner::Run StageRunner::start(const StepInput& input, int micro_batch,
+                                    const std::vector<Operation>& operations) {
+  Run run;
+  run.operations = &operations;
+  run.inputs.resize(segments_.size());
+  run.segments.resize(segments_.size());
+  run.been_through.resize(segments_.size());
+  run.inputs[0] = take_input(input, micro_batch);
+  return run;
 }
 
 void StageRunner::forward(const StepInput& input, int micro_batch, bool recomputed,
                           bool forward_only) {
-  Run run;
-  run.input = take_input(input, micro_batch);
-  ForwardContext forward_context = context(input, micro_batch);
-  forward_context.keep_graph = !recomputed && !forward_only;
-  {
-    const torch::AutoGradMode mode(forward_context.keep_graph);
-    const AutocastScope autocast(forward_context.device, input.precision);
-    SegmentOutputs made = run_segments(forward_context, &run, true, micro_batch);
-    finish_forward(input, forward_context, &run, std::move(made), forward_only);
-  }
-  if (forward_only) return;
-  if (recomputed) {
-    run.segments.clear();
-  } else {
-    run.input = {};
-    run.skips.clear();
-  }
-  runs_[micro_batch] = std::move(run);
+  Run run =
+      start(input, micro_batch, forward_only ? passing_ : (recomputed ? recomputing_ : saving_));
+  while (run.been_through.back() == 0) run_forward(input, micro_batch, &run, forward_only);
+  if (!forward_only) runs_[micro_batch] = std::move(run);
 }
 
 void StageRunner::recompute(const StepInput& input, int micro_batch) {
   Run& run = runs_.at(micro_batch);
-  ForwardContext again = context(input, micro_batch);
-  again.recomputing = true;
-  const AutocastScope autocast(again.device, input.precision);
-  finish_forward(input, again, &run, run_segments(again, &run, false, micro_batch), false);
-  run.input = {};
-  run.skips.clear();
+  while ((*run.operations)[run.next].op != LayerOp::kBackward)
+    run_forward(input, micro_batch, &run, false);
 }
 
-void StageRunner::backward(int micro_batch, bool split) {
+/// The run's next operation, which is a backward.
+void StageRunner::run_backward(int micro_batch, Run* run, bool split) {
+  const auto k = static_cast<std::size_t>((*run->operations)[run->next++].layer - 1);
+  SegmentRun& segment = run->segments[k];
+  if (k + 1 < run->inputs.size()) run->inputs[k + 1] = {};  // nobody runs forward from here again
+  Tensors gradients = std::move(run->gradients);
+  for (const auto& name : segments_[k].stashes()) {
+    if (auto found = run->skip_gradients.extract(name)) {
+      gradients.push_back(found.mapped());
+      continue;
+    }
+    const int index = shared_.skip_index.at(name);
+    gradients.push_back(
+        receive({MessageKind::kSkipGradient, stage_, micro_batch, index}).tensors[0]);
+  }
+  const std::size_t num_inputs = segment.inputs.size();
+  Tensors all = segments_[k].backward(&segment, std::move(gradients), split);
+  for (std::size_t i = 0; i < segments_[k].pops().size(); ++i) {
+    const auto& name = segments_[k].pops()[i];
+    const int to = stage_that_stashes(name);
+    run->skips.erase(name);
+    if (to == stage_) {
+      run->skip_gradients[name] = all[num_inputs + i];
+      continue;
+    }
+    send({MessageKind::kSkipGradient, to, micro_batch, shared_.skip_index.at(name)},
+         {{all[num_inputs + i]}});
+  }
+  all.resize(num_inputs);
+  run->gradients = std::move(all);
+  run->inputs[k] = {};
+}
+
+void StageRunner::backward(const StepInput& input, int micro_batch, bool split) {
   Run& run = runs_.at(micro_batch);
-  Tensors gradients;
   if (is_last()) {
-    gradients = {std::move(run.loss_gradient)};
+    run.gradients = {std::move(run.loss_gradient)};
   } else {
-    gradients = receive({MessageKind::kGradient, stage_, micro_batch}).tensors;
+    run.gradients = receive({MessageKind::kGradient, stage_, micro_batch}).tensors;
   }
-  std::map<std::string, torch::Tensor> local;
-  for (std::size_t k = segments_.size(); k-- > 0;) {
-    SegmentRun& segment = run.segments[k];
-    for (const auto& name : segments_[k].stashes()) {
-      const int index = shared_.skip_index.at(name);
-      if (auto found = local.extract(name)) {
-        gradients.push_back(found.mapped());
-      } else {
-        gradients.push_back(
-            receive({MessageKind::kSkipGradient, stage_, micro_batch, index}).tensors[0]);
-      }
+  while (run.next < run.operations->size()) {
+    if ((*run.operations)[run.next].op == LayerOp::kBackward) {
+      run_backward(micro_batch, &run, split);
+    } else {
+      run_forward(input, micro_batch, &run, false);
     }
-    const std::size_t num_inputs = segment.inputs.size();
-    Tensors all = segments_[k].backward(&segment, std::move(gradients), split);
-    for (std::size_t i = 0; i < segments_[k].pops().size(); ++i) {
-      const auto& name = segments_[k].pops()[i];
-      const int index = shared_.skip_index.at(name);
-      const int to =
-          shared_.layout.stage_of(shared_.skips[static_cast<std::size_t>(index)].from_layer);
-      if (to == stage_) {
-        local[name] = all[num_inputs + i];
-      } else {
-        transport_->send(shared_.layout.rank_of(to),
-                         {MessageKind::kSkipGradient, to, micro_batch, index},
-                         {{all[num_inputs + i]}, {}});
-      }
-    }
-    all.resize(num_inputs);
-    gradients = std::move(all);
   }
+  Tensors gradients = std::move(run.gradients);
   if (!split) runs_.erase(micro_batch);
   if (stage_ == 0) return;
   outgoing_gradients_[micro_batch] = {std::move(gradients), {}};
@@ -309,15 +331,13 @@ void StageRunner::backward_weight(int micro_batch) {
 }
 
 void StageRunner::send_forward(int micro_batch) {
-  transport_->send(shared_.layout.rank_of(stage_ + 1),
-                   {MessageKind::kActivation, stage_ + 1, micro_batch},
-                   std::move(outgoing_.extract(micro_batch).mapped()));
+  send({MessageKind::kActivation, stage_ + 1, micro_batch},
+       std::move(outgoing_.extract(micro_batch).mapped()));
 }
 
 void StageRunner::send_backward(int micro_batch) {
-  transport_->send(shared_.layout.rank_of(stage_ - 1),
-                   {MessageKind::kGradient, stage_ - 1, micro_batch},
-                   std::move(outgoing_gradients_.extract(micro_batch).mapped()));
+  send({MessageKind::kGradient, stage_ - 1, micro_batch},
+       std::move(outgoing_gradients_.extract(micro_batch).mapped()));
 }
 
 void StageRunner::finish_mini_batch() {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "pipewright/exec/stage.h"
+#include "pipewright/recompute/modes.h"
 #include "pipewright/torch/stream.h"
 #include "pipewright/transport/transport.h"
 
@@ -39,7 +40,12 @@ struct SharedModel {
   std::vector<Skip> skips;                          // by index
   std::vector<std::unique_ptr<TiedUse>> tied_uses;  // in layer order
   std::vector<char> gradient_flows;  // by layer: it, or a layer before it, has something to learn
+  /// By stage: what is done with its layers for a micro-batch that is recomputed. Layers count from
+  /// 1 within the stage.
+  std::vector<std::vector<Operation>> recompute;
 };
+/// With everything run again before its backward, where a Program says R; `recompute` may be
+/// changed before the stages are made.
 SharedModel share_model(const Sequence& model, Loss loss, StageLayout layout);
 
 /// One mini-batch, split.
@@ -60,6 +66,9 @@ struct StepInput {
 struct StagePlace {
   const DeviceStream* stream = nullptr;
   int memory_slot = -1;
+  /// The slots of all stages of this process, where they are known: what is sent is from then on
+  /// the receiver's.
+  const std::vector<int>* all_slots = nullptr;
 };
 
 /// Runs one stage's instructions. One thread at a time.
@@ -67,10 +76,10 @@ class StageRunner {
  public:
   StageRunner(const SharedModel& shared, int stage, Transport* transport, StagePlace place);
 
-  /// `recomputed`: no graph is kept, as R comes before the backward.
+  /// `recomputed`: as SharedModel::recompute says; R comes before the backward.
   void forward(const StepInput& input, int micro_batch, bool recomputed, bool forward_only);
   void recompute(const StepInput& input, int micro_batch);
-  void backward(int micro_batch, bool split);
+  void backward(const StepInput& input, int micro_batch, bool split);
   void backward_weight(int micro_batch);
   void send_forward(int micro_batch);
   void send_backward(int micro_batch);
@@ -100,29 +109,34 @@ class StageRunner {
  private:
   /// A micro-batch at this stage, between forward and backward.
   struct Run {
-    Message input;
-    std::map<std::string, Message> skips;  // popped from other stages
+    const std::vector<Operation>* operations = nullptr;  // on segments, which count from 1
+    std::size_t next = 0;                                // of the operations
+    std::vector<Message> inputs;                         // by segment; empty: not there
     std::vector<SegmentRun> segments;
-    torch::Tensor loss_gradient;  // of the last stage
+    std::vector<char> been_through;                       // by segment: its forward has run
+    std::map<std::string, Message> skips;                 // for segments to pop
+    Tensors gradients;                                    // of the outputs of the next to go back
+    std::map<std::string, torch::Tensor> skip_gradients;  // of what was stashed and popped here
+    torch::Tensor loss_gradient;                          // of the last stage
   };
 
   Message receive(const MessageKey& key);
+  void send(const MessageKey& key, Message message);
   bool is_last() const { return stage_ + 1 == shared_.layout.num_stages(); }
   ForwardContext context(const StepInput& input, int micro_batch) const;
   Message take_input(const StepInput& input, int micro_batch);
-  /// Runs all segments and keeps their graphs' ends in `run`, but for the last one's, which it
-  /// returns.
-  SegmentOutputs run_segments(const ForwardContext& context, Run* run, bool send_stashes,
-                              int micro_batch);
-  void finish_forward(const StepInput& input, const ForwardContext& context, Run* run,
-                      SegmentOutputs made, bool forward_only);
+  Run start(const StepInput& input, int micro_batch, const std::vector<Operation>& operations);
+  void run_forward(const StepInput& input, int micro_batch, Run* run, bool forward_only);
+  void run_backward(int micro_batch, Run* run, bool split);
+  /// Sends a segment's outputs on their way, or makes the loss of them.
+  void pass_on(const StepInput& input, const ForwardContext& context, std::size_t segment, Run* run,
+               SegmentOutputs* made, bool forward_only);
   torch::Tensor scaled_loss(const StepInput& input, int micro_batch, const Tensors& outputs);
   SegmentRun leaves(const Message& input) const;
-  Message popped(Run* run, std::map<std::string, Message>* local, const std::string& name,
-                 int micro_batch);
-  void stash(std::map<std::string, Message>* local, const std::string& name,
-             const torch::Tensor& tensor, std::size_t last_layer, bool keep_graph, bool send,
-             int micro_batch);
+  const Message& popped(Run* run, const std::string& name, int micro_batch);
+  void stash(Run* run, const std::string& name, Message message, int micro_batch);
+  int stage_that_pops(const std::string& name) const;
+  int stage_that_stashes(const std::string& name) const;
   Message boundary(const Tensors& tensors, std::size_t last_layer, bool has_graph) const;
 
   const SharedModel& shared_;
@@ -132,6 +146,9 @@ class StageRunner {
   c10::Event* begin_ = nullptr;
   std::vector<Segment> segments_;
   std::vector<std::size_t> segment_end_;  // one past the last layer of each
+  std::vector<Operation> recomputing_;    // on segments: of a micro-batch that is recomputed
+  std::vector<Operation> saving_;         // of one that is not
+  std::vector<Operation> passing_;        // of one that has no backward
   std::unordered_map<int, Run> runs_;     // by micro-batch
   std::map<int, Message> outgoing_;       // outputs that wait for their SEND
   std::map<int, Message> outgoing_gradients_;

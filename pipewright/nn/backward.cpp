@@ -19,10 +19,10 @@ namespace {
 using torch::autograd::Engine;
 using torch::autograd::variable_list;
 
-BackwardResult run_whole(const Roots& roots, const edge_list& inputs, const edge_list& separate) {
+BackwardResult run_whole(Roots roots, const edge_list& inputs, const edge_list& separate) {
   edge_list leaves = inputs;
   leaves.insert(leaves.end(), separate.begin(), separate.end());
-  Tensors gradients = run_and_take(roots, leaves);
+  Tensors gradients = run_and_take(std::move(roots), leaves);
   BackwardResult result;
   const auto middle = gradients.begin() + static_cast<std::ptrdiff_t>(inputs.size());
   result.input_gradients.assign(std::make_move_iterator(gradients.begin()),
@@ -153,11 +153,11 @@ Tensors run_and_cut(Roots& roots, const Graph& graph, const edge_list& inputs) {
 
 }  // namespace
 
-BackwardResult backward(const GraphEnds& outputs, const Tensors& output_gradients,
-                        const Tensors& inputs, const Tensors& separate) {
-  Roots roots = find_roots(outputs, output_gradients);
+BackwardResult backward(const GraphEnds& outputs, Tensors output_gradients, const Tensors& inputs,
+                        const Tensors& separate) {
+  Roots roots = find_roots(outputs, std::move(output_gradients));
   const edge_list own = make_private(roots, separate);
-  return run_whole(roots, leaf_edges(inputs), own);
+  return run_whole(std::move(roots), leaf_edges(inputs), own);
 }
 
 struct WeightHalf::Work {
@@ -176,13 +176,13 @@ Tensors WeightHalf::run() {
   internal_check(work_ != nullptr, "a weight half runs once");
   const std::unique_ptr<Work> work = std::move(work_);
   if (work->roots.edges.empty()) return std::move(work->separate_gradients);
-  return run_and_take(work->roots, work->separate);
+  return run_and_take(std::move(work->roots), work->separate);
 }
 
-InputHalf backward_input(const GraphEnds& outputs, const Tensors& output_gradients,
-                         const Tensors& inputs, const Tensors& separate) {
+InputHalf backward_input(const GraphEnds& outputs, Tensors output_gradients, const Tensors& inputs,
+                         const Tensors& separate) {
   auto work = std::make_unique<WeightHalf::Work>();
-  work->roots = find_roots(outputs, output_gradients);
+  work->roots = find_roots(outputs, std::move(output_gradients));
   work->separate = make_private(work->roots, separate);
   work->separate_gradients.resize(separate.size());
   const edge_list leaves = leaf_edges(inputs);

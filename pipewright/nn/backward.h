@@ -44,9 +44,9 @@ struct BackwardResult {
   Tensors separate_gradients;  // as many as `separate`
 };
 
-/// The whole backward.
-BackwardResult backward(const GraphEnds& outputs, const Tensors& output_gradients,
-                        const Tensors& inputs, const Tensors& separate = {});
+/// The whole backward. Gradients that are moved in are freed when they have been used.
+BackwardResult backward(const GraphEnds& outputs, Tensors output_gradients, const Tensors& inputs,
+                        const Tensors& separate = {});
 
 /// What a split backward still has to do for the weights. It holds the activations and gradients
 /// needed for that; dropping it frees them.
@@ -80,7 +80,7 @@ struct InputHalf {
 /// custom torch::autograd::Function, a node with hooks, a weight written into part of an
 /// activation), this does everything, and the weight half nothing but return the gradients of
 /// `separate`.
-InputHalf backward_input(const GraphEnds& outputs, const Tensors& output_gradients,
-                         const Tensors& inputs, const Tensors& separate = {});
+InputHalf backward_input(const GraphEnds& outputs, Tensors output_gradients, const Tensors& inputs,
+                         const Tensors& separate = {});
 
 }  // namespace pipewright

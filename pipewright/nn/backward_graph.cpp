@@ -32,6 +32,21 @@ class TakeGradient : public torch::autograd::FunctionPreHook {
   std::shared_ptr<Tensor> taken_;
 };
 
+/// Lets go of a gradient that the engine was called with, as soon as its node has it. The engine's
+/// caller would hold it until all nodes below have run.
+class LetGo : public torch::autograd::FunctionPreHook {
+ public:
+  explicit LetGo(std::shared_ptr<Tensors> held) : held_(std::move(held)) {}
+
+  variable_list operator()(const variable_list& gradients) override {
+    for (Tensor& tensor : *held_) tensor = Tensor();
+    return gradients;
+  }
+
+ private:
+  std::shared_ptr<Tensors> held_;
+};
+
 }  // namespace
 
 GraphEnds::GraphEnds(const Tensors& outputs) {
@@ -42,14 +57,14 @@ GraphEnds::GraphEnds(const Tensors& outputs) {
   }
 }
 
-Roots find_roots(const GraphEnds& outputs, const Tensors& output_gradients) {
+Roots find_roots(const GraphEnds& outputs, Tensors output_gradients) {
   internal_check(outputs.edges.size() == output_gradients.size(), "one gradient for every output");
   Roots roots;
   for (size_t i = 0; i < output_gradients.size(); ++i) {
-    const Tensor& gradient = output_gradients[i];
+    Tensor& gradient = output_gradients[i];
     if (!outputs.edges[i].is_valid() || !gradient.defined()) continue;
     internal_check(gradient.sizes() == outputs.sizes[i], "a gradient has its output's shape");
-    roots.add(outputs.edges[i], gradient);
+    roots.add(outputs.edges[i], std::move(gradient));
   }
   return roots;
 }
@@ -116,7 +131,7 @@ edge_list make_private(Roots& roots, const Tensors& separate) {
   return own;
 }
 
-Tensors run_and_take(const Roots& roots, const edge_list& leaves) {
+Tensors run_and_take(Roots roots, const edge_list& leaves) {
   Tensors gradients(leaves.size());
   if (roots.edges.empty()) return gradients;
   std::vector<std::shared_ptr<Tensor>> taken;
@@ -124,8 +139,12 @@ Tensors run_and_take(const Roots& roots, const edge_list& leaves) {
     taken.push_back(std::make_shared<Tensor>());
     if (leaf.is_valid()) leaf.function->add_pre_hook(std::make_unique<TakeGradient>(taken.back()));
   }
-  Engine::get_default_engine().execute(roots.edges, roots.gradients, /*keep_graph=*/false,
+  const auto held = std::make_shared<Tensors>(std::move(roots.gradients));
+  const bool one_root = roots.edges.size() == 1;  // of several the engine itself holds a copy
+  if (one_root) roots.edges[0].function->add_pre_hook(std::make_unique<LetGo>(held));
+  Engine::get_default_engine().execute(roots.edges, *held, /*keep_graph=*/false,
                                        /*create_graph=*/false, /*accumulate_grad=*/true);
+  if (one_root) roots.edges[0].function->pre_hooks().pop_back();
   // Not reached when the run throws, and that is right: a device thread may still be in a hook.
   for (size_t i = 0; i < leaves.size(); ++i) {
     if (leaves[i].is_valid()) leaves[i].function->pre_hooks().pop_back();

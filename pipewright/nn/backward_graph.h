@@ -29,7 +29,7 @@ struct Roots {
 };
 
 /// The roots of the outputs that have a gradient and need one.
-Roots find_roots(const GraphEnds& outputs, const Tensors& output_gradients);
+Roots find_roots(const GraphEnds& outputs, Tensors output_gradients);
 
 /// The edge into the leaf's accumulator; invalid where the tensor needs no gradient.
 edge_list leaf_edges(const Tensors& leaves);
@@ -42,7 +42,8 @@ std::vector<NodePtr> nodes_below(const edge_list& roots);
 edge_list make_private(Roots& roots, const Tensors& separate);
 
 /// Runs everything below `roots` and frees it: adds to the .grad of every leaf but `leaves`, which
-/// must belong to this segment alone, and returns what arrived at those.
-Tensors run_and_take(const Roots& roots, const edge_list& leaves);
+/// must belong to this segment alone, and returns what arrived at those. The roots' gradients are
+/// freed once they are used.
+Tensors run_and_take(Roots roots, const edge_list& leaves);
 
 }  // namespace pipewright

@@ -66,7 +66,8 @@ LearningRate step_decay(std::int64_t every, double factor) {
   check_updates(every, "a step");
   check_factor(factor, "factor");
   return [every, factor](std::int64_t update) {
-    return std::pow(factor, static_cast<double>(update / every));
+    const std::int64_t times = update / every;
+    return std::pow(factor, static_cast<double>(times));
   };
 }
 

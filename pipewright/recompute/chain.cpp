@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "pipewright/base/error.h"
 #include "pipewright/base/json.h"
@@ -68,8 +69,8 @@ class Store {
       : chain_(chain),
         outputs_(chain.layers.size() + 1, 0),
         saved_(chain.layers.size() + 1, 0),
-        gradient_of_(chain.size()) {
-    live_ = gradient_bytes();
+        gradient_of_(chain.size()),
+        live_(output_bytes(gradient_of_)) {
     outputs_[0] = 1;  // the chain's input, which costs nothing
   }
 
@@ -91,7 +92,9 @@ class Store {
     if (save && outputs_[index(l)] != 0) drop_output(l);  // it is part of what was saved
     (save ? saved_ : outputs_)[index(l)] = 1;
     if (operation.op == LayerOp::kForwardDiscard) drop_output(l - 1);
-    if (l == chain_.size() && cost_.held_bytes == 0) cost_.held_bytes = live_ - gradient_bytes();
+    if (l != chain_.size()) return;
+    drop_output(l);  // the next stage's
+    if (!std::exchange(been_through_, true)) cost_.held_bytes = live_ - gradient_bytes();
   }
 
   OperationsCost finish() const {
@@ -137,7 +140,8 @@ class Store {
   std::vector<char> outputs_;  // by layer: its output is there by itself
   std::vector<char> saved_;    // by layer: as part of all that its backward needs
   int gradient_of_;            // the layer whose output's gradient is there
-  std::int64_t live_ = 0;
+  std::int64_t live_;
+  bool been_through_ = false;  // the last layer's forward has run
   OperationsCost cost_;
 };
 

@@ -44,11 +44,12 @@ class Table {
     }
   }
 
-  double time() const { return at(1, chain_.size())[0]; }
+  std::size_t width() const { return width_; }
+  double time(std::size_t used) const { return at(1, chain_.size())[used]; }
 
-  std::vector<Operation> operations() const {
+  std::vector<Operation> operations(std::size_t used) const {
     std::vector<Operation> result;
-    write(1, chain_.size(), 0, &result);
+    write(1, chain_.size(), used, &result);
     return result;
   }
 
@@ -159,7 +160,7 @@ double rounding_loss(const Chain& chain, std::int64_t unit) {
   double loss = 0;
   for (const ChainLayer& layer : chain.layers) {
     for (const std::int64_t bytes : {layer.output_bytes, layer.saved_bytes})
-      loss += static_cast<double>((bytes + unit - 1) / unit * unit - bytes);
+      loss += static_cast<double>((unit - bytes % unit) % unit);
   }
   return loss;
 }
@@ -184,25 +185,70 @@ std::int64_t rounded_unit(const Chain& chain, std::int64_t budget, int most_unit
 
 }  // namespace
 
-RecomputePlan optimal_recompute(const Chain& chain, std::int64_t budget_bytes, int most_units) {
-  if (chain.layers.empty()) throw InvalidArgument("recompute", "the chain has no layers");
+namespace {
+
+struct Unit {
+  std::int64_t bytes = 1;
+  bool exact = true;
+};
+
+Unit choose_unit(const Chain& chain, std::int64_t budget, int most_units) {
   if (most_units <= 0) most_units = default_units(chain.size());
-  const LeastMemory least(chain);
+  const std::int64_t exact = exact_unit(chain);
+  if (budget / exact <= most_units) return {exact, true};
+  return {rounded_unit(chain, budget, most_units), false};
+}
+
+void check_chain(const Chain& chain) {
+  if (chain.layers.empty()) throw InvalidArgument("recompute", "the chain has no layers");
+}
+
+RecomputePlan make_plan(const Chain& chain, std::vector<Operation> operations, std::int64_t least,
+                        const Unit& unit) {
   RecomputePlan plan;
-  plan.least_budget_bytes = least.bytes();
-  if (budget_bytes < plan.least_budget_bytes) return plan;
   plan.feasible = true;
-  const std::int64_t budget = std::min(budget_bytes, most_needed(chain));
-  plan.unit_bytes = exact_unit(chain);
-  if (budget / plan.unit_bytes > most_units) {
-    plan.unit_bytes = rounded_unit(chain, budget, most_units);
-    plan.exact = false;
-  }
-  const Table table(chain, budget, plan.unit_bytes);
-  // Rounding may leave too little where there is hardly enough: then the plan of least memory.
-  plan.operations = table.time() < kNever ? table.operations() : least.operations();
-  plan.cost = run_operations(chain, plan.operations);
+  plan.cost = run_operations(chain, operations);
+  plan.operations = std::move(operations);
+  plan.least_budget_bytes = least;
+  plan.exact = unit.exact;
+  plan.unit_bytes = unit.bytes;
   return plan;
+}
+
+}  // namespace
+
+RecomputePlan optimal_recompute(const Chain& chain, std::int64_t budget_bytes, int most_units) {
+  check_chain(chain);
+  const LeastMemory least(chain);
+  if (budget_bytes < least.bytes()) {
+    RecomputePlan plan;
+    plan.least_budget_bytes = least.bytes();
+    return plan;
+  }
+  const std::int64_t budget = std::min(budget_bytes, most_needed(chain));
+  const Unit unit = choose_unit(chain, budget, most_units);
+  const Table table(chain, budget, unit.bytes);
+  // Rounding may leave too little where there is hardly enough: then the plan of least memory.
+  return make_plan(chain, table.time(0) < kNever ? table.operations(0) : least.operations(),
+                   least.bytes(), unit);
+}
+
+std::vector<RecomputePlan> recompute_frontier(const Chain& chain, std::int64_t budget_bytes,
+                                              int most_units) {
+  check_chain(chain);
+  const LeastMemory least(chain);
+  std::vector<RecomputePlan> plans;
+  if (budget_bytes < least.bytes()) return plans;
+  const std::int64_t budget = std::min(budget_bytes, most_needed(chain));
+  const Unit unit = choose_unit(chain, budget, most_units);
+  const Table table(chain, budget, unit.bytes);
+  for (std::size_t used = 0; used < table.width() && table.time(used) < kNever; ++used) {
+    const bool last = used + 1 == table.width();
+    if (!last && table.time(used + 1) == table.time(used)) continue;  // as fast with less
+    plans.push_back(make_plan(chain, table.operations(used), least.bytes(), unit));
+  }
+  plans.push_back(make_plan(chain, least.operations(), least.bytes(), unit));
+  return plans;
 }
 
 std::int64_t least_budget(const Chain& chain) { return LeastMemory(chain).bytes(); }

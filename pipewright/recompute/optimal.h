@@ -24,6 +24,11 @@ struct RecomputePlan {
 /// `most_units` 0: as many as a chain of that length is planned with in seconds.
 RecomputePlan optimal_recompute(const Chain& chain, std::int64_t budget_bytes, int most_units = 0);
 
+/// One plan for each time that some budget up to this one gives, fastest first, each with as little
+/// memory as it needs; the last is the plan of least memory. Empty where none fits.
+std::vector<RecomputePlan> recompute_frontier(const Chain& chain, std::int64_t budget_bytes,
+                                              int most_units = 0);
+
 /// The least budget that any such plan needs, exactly.
 std::int64_t least_budget(const Chain& chain);
 

@@ -34,9 +34,11 @@ std::string memory_advice(const Strategy& strategy) {
 }
 
 Program lowered(Program program, RecomputeMode recompute, bool update) {
-  if (recompute == RecomputeMode::kAll) program = lower_recompute(program, RecomputePass::kAll);
-  if (recompute == RecomputeMode::kExceptLast)
-    program = lower_recompute(program, RecomputePass::kExceptLast);
+  if (recompute != RecomputeMode::kNone) {
+    program = lower_recompute(program, recompute == RecomputeMode::kExceptLast
+                                           ? RecomputePass::kExceptLast
+                                           : RecomputePass::kAll);
+  }
   program = lower_sends(program);
   if (update) program = lower_step(program);
   validate(program);
@@ -60,6 +62,7 @@ Pipeline::Pipeline(const SharedModel& shared, const Strategy& strategy,
                  std::chrono::duration<double>(strategy.deadline_seconds),
                  std::chrono::microseconds(strategy.ranks <= cores() ? kSpinMicroseconds : 0)),
       meeting_(strategy.ranks, std::chrono::duration<double>(strategy.deadline_seconds)),
+      memory_slots_(shared.layout.placement.size()),
       workers_(strategy.ranks, threads_per_rank(strategy)) {
   for (int rank = 0; rank < strategy.ranks; ++rank) {
     RankOptions options;
@@ -68,7 +71,10 @@ Pipeline::Pipeline(const SharedModel& shared, const Strategy& strategy,
     options.update = update;
     options.memory_advice = memory_advice(strategy);
     options.deadline = std::chrono::duration<double>(strategy.deadline_seconds);
+    options.all_slots = &memory_slots_;
     ranks_.push_back(std::make_unique<RankRunner>(shared, std::move(options)));
+    for (const auto& stage : ranks_.back()->stages())
+      memory_slots_[static_cast<std::size_t>(stage->stage())] = stage->place().memory_slot;
   }
 }
 

@@ -52,6 +52,7 @@ class Pipeline {
   Strategy strategy_;
   InprocTransport transport_;
   Meeting meeting_;
+  std::vector<int> memory_slots_;  // by stage
   std::vector<std::unique_ptr<RankRunner>> ranks_;
   std::map<std::pair<int, StepKind>, Program> programs_;
   Workers workers_;  // last: its threads use the others

@@ -6,12 +6,22 @@
 #include <vector>
 
 #include "pipewright/amp/loss_scaler.h"
+#include "pipewright/cost/profile.h"
 #include "pipewright/nn/autocast.h"
 #include "pipewright/optim/learning_rate.h"
 
 namespace pipewright {
 
-enum class RecomputeMode { kNone, kAll, kExceptLast };
+/// What of a stage's forward is run again before the backward instead of held.
+enum class RecomputeMode {
+  kNone,
+  kAll,         // all of it, from the stage's input
+  kExceptLast,  // all of it, but for the last micro-batch
+  kEvery,       // the input of every n-th layer is held: blocks of n are run again one by one
+  kNamed,       // the same with the layers that say `checkpoint`
+  kSqrt,        // the same with as many blocks as the root of the stage's layers
+  kBudget,      // as little as fits `memory_budget`, by the costs in `profile`
+};
 
 /// How a model is trained. The defaults are plain single-device training.
 struct Strategy {
@@ -25,6 +35,11 @@ struct Strategy {
   /// parameters are. A stage guard's device comes first.
   std::vector<std::string> devices = {};
   RecomputeMode recompute = RecomputeMode::kNone;
+  int recompute_every = 1;  // n of kEvery
+  /// Of kBudget: the bytes of tensors that a rank may take, and what the layers cost, as
+  /// measure_profile() of `profile/measure.h` measures it for one micro-batch.
+  std::int64_t memory_budget = 0;
+  Profile profile = {};
   int threads_per_rank = 0;       // 0: cores / ranks, at least 1
   double deadline_seconds = 300;  // of every wait for another rank
 

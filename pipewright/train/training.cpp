@@ -9,6 +9,7 @@
 #include "pipewright/schedule/schedule.h"
 #include "pipewright/torch/compat.h"
 #include "pipewright/train/layout.h"
+#include "pipewright/train/recompute_plan.h"
 
 namespace pipewright {
 namespace {
@@ -23,6 +24,8 @@ void check_strategy(const Strategy& s) {
     refuse(fmt::format("micro_batches = {}; use 1 or more", s.micro_batches));
   if (s.threads_per_rank < 0)
     refuse(fmt::format("threads_per_rank = {}; use 0 (a fair share) or more", s.threads_per_rank));
+  if (s.recompute_every < 1)
+    refuse(fmt::format("recompute_every = {}; use 1 or more", s.recompute_every));
   if (s.merge_steps < 1) refuse(fmt::format("merge_steps = {}; use 1 or more", s.merge_steps));
   if (!(s.clip_norm >= 0)) refuse(fmt::format("clip_norm = {}; use 0 (off) or more", s.clip_norm));
   if (!(s.deadline_seconds > 0))
@@ -82,7 +85,9 @@ SharedModel Training::lay_out(Loss loss) {
   layout.devices = stage_devices(model_, strategy_, layout);
   check_precision(strategy_, layout);
   move_model(model_, layout);
-  return share_model(model_, std::move(loss), std::move(layout));
+  SharedModel shared = share_model(model_, std::move(loss), std::move(layout));
+  shared.recompute = recompute_operations(model_, strategy_, shared.layout, program);
+  return shared;
 }
 
 StepInput Training::make_input(const Batch& batch, StepKind kind) const {

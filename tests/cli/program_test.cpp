@@ -33,8 +33,8 @@ class Scratch {
  public:
   Scratch() { std::filesystem::create_directories(folder_); }
   ~Scratch() { std::filesystem::remove_all(folder_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
+  Scratch(Scratch&&) = delete;
+  Scratch& operator=(Scratch&&) = delete;
 
   const std::filesystem::path& folder() const { return folder_; }
 
@@ -44,8 +44,8 @@ class Scratch {
 };
 
 const std::filesystem::path& scratch() {
-  static const Scratch scratch;
-  return scratch.folder();
+  static const Scratch kScratch;
+  return kScratch.folder();
 }
 
 Result pipewright(const std::string& arguments) {
@@ -123,7 +123,7 @@ TEST(Simulate, RecomputeTradesTimeForBytes) {
 }
 
 TEST(Simulate, WritesEveryKindOfFile) {
-  const auto folder = scratch();
+  const auto& folder = scratch();
   const Result result =
       pipewright("simulate --schedule zb-v --ranks 2 --micro-batches 4 --html " +
                  (folder / "t.html").string() + " --chrome " + (folder / "t.json").string() +
@@ -136,7 +136,7 @@ TEST(Simulate, WritesEveryKindOfFile) {
 }
 
 TEST(Simulate, ReadsBackTheCsvItWrote) {
-  const auto folder = scratch();
+  const auto& folder = scratch();
   for (const std::string lowered : {"", " --lowered"}) {
     const std::string path = folder / "back.csv";
     json first =

@@ -73,6 +73,23 @@ TEST(Memory, RecomputeKeepsTheBoundariesAlone) {
   }
 }
 
+TEST(Memory, CheckpointsHoldTheirInputsAndOneBlock) {
+  constexpr int kLayers = 64;
+  constexpr int kMicroBatches = 8;
+  Strategy strategy = strategy_of(2, kMicroBatches, "gpipe");
+  strategy.recompute = RecomputeMode::kEvery;
+  strategy.recompute_every = 8;
+  // Four inputs a micro-batch on each of two stages of 32 layers, a block of eight at work.
+  for (const std::int64_t bytes : peaks(strategy, kLayers)) {
+    EXPECT_GE(bytes, kMicroBatches * 3 * kTensor);
+    EXPECT_LE(bytes, (kMicroBatches * 4 + 8 + 6) * kTensor);
+  }
+  strategy.schedule = "1f1b";
+  const auto one_f_one_b = peaks(strategy, kLayers);
+  EXPECT_LE(one_f_one_b[0], (2 * 4 + 8 + 6) * kTensor);
+  EXPECT_LE(one_f_one_b[1], (1 * 4 + 8 + 6) * kTensor);
+}
+
 /// The bytes charged to anybody: the trainer's slots and the caller.
 std::int64_t live_bytes() {
   std::int64_t sum = 0;
@@ -86,7 +103,7 @@ class LiveBytes : public testing::TestWithParam<std::string> {};
 TEST_P(LiveBytes, AreBackWhereTheyWereAfterEveryStep) {
   const Features f{.skips = true, .tied = true, .batch_norm = true, .dropout = true};
   for (int ranks = 1; ranks <= 3; ++ranks) {
-    for (const auto recompute : {RecomputeMode::kNone, RecomputeMode::kAll}) {
+    for (const auto recompute : kRecomputeModes) {
       SCOPED_TRACE(testing::Message() << "K=" << ranks << " R=" << static_cast<int>(recompute));
       Strategy strategy = strategy_of(ranks, 4, GetParam());
       strategy.recompute = recompute;

@@ -42,8 +42,7 @@ TEST_P(Parity, GradientsEqualSingleDeviceTraining) {
     for (const auto& [rows, micro_batches] : {std::pair{8, 1}, {8, 4}, {11, 4}, {3, 8}, {13, 6}}) {
       if (f.batch_norm && rows / std::min(rows, micro_batches) < 2)
         continue;  // LibTorch wants two values
-      for (const auto recompute :
-           {RecomputeMode::kNone, RecomputeMode::kAll, RecomputeMode::kExceptLast}) {
+      for (const auto recompute : kRecomputeModes) {
         SCOPED_TRACE(testing::Message() << "K=" << ranks << " M=" << micro_batches << " rows="
                                         << rows << " recompute=" << static_cast<int>(recompute));
         const Batch batch = make_batch(rows, 0, f);
@@ -52,6 +51,7 @@ TEST_P(Parity, GradientsEqualSingleDeviceTraining) {
         const double expected_loss = plain_gradients(reference, loss, batch, parts, 0);
         Strategy strategy = strategy_of(ranks, micro_batches, GetParam().schedule);
         strategy.recompute = recompute;
+        strategy.recompute_every = 2;
         Trainer trainer(make_model(f), loss, sgd(), strategy);
         EXPECT_NEAR(trainer.gradients(batch).loss, expected_loss, 1e-12);
         EXPECT_LE(gradient_difference(trainer.model(), reference), 1e-10);
@@ -70,14 +70,14 @@ TEST_P(Parity, WeightsAreBitIdenticalAfterFiveSteps) {
     Tensors first;
     double first_loss = 0;
     for (int ranks = 1; ranks <= most_ranks(); ++ranks) {
-      for (const auto recompute :
-           {RecomputeMode::kNone, RecomputeMode::kAll, RecomputeMode::kExceptLast}) {
+      for (const auto recompute : kRecomputeModes) {
         SCOPED_TRACE(testing::Message()
                      << "K=" << ranks << " recompute=" << static_cast<int>(recompute)
                      << " adam=" << use_adam << " merge=" << merge_steps);
         const bool is_first = ranks == 1 && recompute == RecomputeMode::kNone;
         Strategy strategy = strategy_of(ranks, 4, is_first ? "1f1b" : GetParam().schedule);
         strategy.recompute = recompute;
+        strategy.recompute_every = 2;
         strategy.clip_norm = 0.5;
         strategy.merge_steps = merge_steps;
         Trainer trainer(make_model(f), cross_entropy(), use_adam ? adam() : sgd(), strategy);

@@ -82,7 +82,7 @@ inline Sequence make_model(const Features& f) {
   if (f.batch_norm) model.add("norm", torch::nn::BatchNorm1d(kWidth));
   if (f.dropout) model.add("drop", torch::nn::Dropout(0.3));
   if (f.skips) model.add("twin2", Twin(kWidth), {.stash = {"b"}});
-  model.add("block1", Block(kWidth));
+  model.add("block1", Block(kWidth), {.checkpoint = true});
   if (f.skips) model.add("join_a", Join(kWidth), {.pop = {"a"}});
   model.add("fc2", torch::nn::Linear(kWidth, kWidth));
   if (f.skips) model.add("join_b", Join(kWidth), {.pop = {"b"}});
@@ -104,6 +104,11 @@ inline Sequence make_model(const Features& f) {
   }
   return model;
 }
+
+/// Every way to recompute.
+inline constexpr RecomputeMode kRecomputeModes[] = {
+    RecomputeMode::kNone,  RecomputeMode::kAll,   RecomputeMode::kExceptLast,
+    RecomputeMode::kEvery, RecomputeMode::kNamed, RecomputeMode::kSqrt};
 
 inline OptimizerFactory sgd(double rate = 0.05, double momentum = 0.9) {
   return [rate, momentum](std::vector<torch::Tensor> parameters) {

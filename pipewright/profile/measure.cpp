@@ -1,0 +1,277 @@
+#include "pipewright/profile/measure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <thread>
+#include <unordered_set>
+
+#include "pipewright/memory/meter.h"
+#include "pipewright/nn/backward.h"
+#include "pipewright/nn/batch_norm.h"
+#include "pipewright/nn/random.h"
+#include "pipewright/torch/stream.h"
+
+namespace pipewright {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
+                   values.end());
+  return values[values.size() / 2];
+}
+
+std::int64_t bytes_of(const Tensors& tensors) {
+  std::unordered_set<const void*> seen;
+  std::int64_t bytes = 0;
+  for (const auto& tensor : tensors) {
+    if (tensor.defined() && seen.insert(tensor.storage().unsafeGetStorageImpl()).second)
+      bytes += static_cast<std::int64_t>(tensor.storage().nbytes());
+  }
+  return bytes;
+}
+
+std::string machine_name() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string name = "unknown processor";
+  for (std::string line; std::getline(file, line);) {
+    const auto colon = line.find(": ");
+    if (line.starts_with("model name") && colon != line.npos) {
+      name = line.substr(colon + 2);
+      break;
+    }
+  }
+  return fmt::format("{}, {} cores, {} threads, LibTorch {}", name,
+                     std::thread::hardware_concurrency(), torch::get_num_threads(), TORCH_VERSION);
+}
+
+/// Gives every parameter a gradient of zeros to add to, as it has in all micro-batches but the
+/// first, and puts the old ones back.
+class ScratchGradients {
+ public:
+  explicit ScratchGradients(const Sequence& model) {
+    for (const auto& [name, parameter] : model.named_parameters()) {
+      if (!parameter.requires_grad()) continue;
+      old_.emplace_back(parameter, parameter.grad());
+      parameter.mutable_grad() = torch::zeros_like(parameter);
+    }
+  }
+  ~ScratchGradients() {
+    for (auto& [parameter, gradient] : old_) parameter.mutable_grad() = gradient;
+  }
+  ScratchGradients(const ScratchGradients&) = delete;
+  ScratchGradients& operator=(const ScratchGradients&) = delete;
+
+ private:
+  std::vector<std::pair<torch::Tensor, torch::Tensor>> old_;
+};
+
+/// One layer (the last one with its loss) on its input, again and again.
+class LayerProbe {
+ public:
+  LayerProbe(const Layer& layer, std::size_t index, torch::Device device, Precision precision,
+             int slot)
+      : layer_(layer), index_(index), stream_(device), precision_(precision), slot_(slot) {
+    if (layer.module) norms_ = std::make_unique<DeferredBatchNorm>(*layer.module);
+    if (stream_.on_gpu()) MemoryMeter::charge_stream(stream_.stream(), slot);
+  }
+
+  void set_loss(const Loss* loss, const Tensors* targets, double weight) {
+    loss_ = loss;
+    targets_ = targets;
+    weight_ = weight;
+  }
+
+  /// What the layer makes of `input`, for the next one; `cost` gets everything but times.
+  Tensors measure_bytes(const Tensors& input, LayerCost* cost) {
+    const UseStream use(stream_);
+    const MemoryScope scope(slot_);
+    const Tensors leaves = make_leaves(input);
+    wait();
+    const std::int64_t before = live();
+    MemoryMeter::reset_peak(slot_);
+    Tensors outputs = forward(leaves);
+    wait();
+    cost->saved_bytes = live() - before;
+    cost->forward_temp_bytes = MemoryMeter::stats(slot_).peak_bytes - live();
+    Tensors result = made_;
+    cost->output_bytes = std::min(bytes_of(result), cost->saved_bytes);
+    measure_backward_bytes(leaves, std::move(outputs), cost);
+    measure_half_bytes(leaves, before, cost);
+    return result;
+  }
+
+  void measure_times(const Tensors& input, const MeasureOptions& options, LayerCost* cost) {
+    const UseStream use(stream_);
+    std::vector<double> forwards, backwards, inputs, weights;
+    for (int i = -options.warm_up; i < options.repeats; ++i) {
+      const Tensors leaves = make_leaves(input);
+      Tensors outputs;
+      const double f = seconds_of([&] { outputs = forward(leaves); });
+      const Tensors gradients = gradients_of(outputs);
+      const double b = seconds_of([&] { backward(std::exchange(outputs, {}), gradients, leaves); });
+      outputs = forward(leaves);
+      InputHalf half;
+      const double in =
+          seconds_of([&] { half = backward_input(std::exchange(outputs, {}), gradients, leaves); });
+      const double w = seconds_of([&] { half.weight_half.run(); });
+      if (i < 0) continue;
+      forwards.push_back(f), backwards.push_back(b), inputs.push_back(in), weights.push_back(w);
+    }
+    cost->forward_seconds = median(forwards);
+    cost->backward_seconds = median(backwards);
+    cost->backward_input_seconds = median(inputs);
+    cost->backward_weight_seconds = median(weights);
+  }
+
+ private:
+  /// Leaves that want a gradient where they can have one, but for the model's own inputs.
+  Tensors make_leaves(const Tensors& input) const {
+    Tensors leaves;
+    for (const auto& tensor : input)
+      leaves.push_back(tensor.detach().requires_grad_(tensor.is_floating_point() && index_ > 0));
+    return leaves;
+  }
+
+  Tensors forward(const Tensors& leaves) {
+    const RandomScope random({0, 0, 0, static_cast<std::int64_t>(index_)}, stream_.device());
+    const AutocastScope autocast(stream_.device(), precision_);
+    Tensors x = leaves;
+    if (layer_.options.in_place) {
+      for (auto& tensor : x) tensor = tensor.clone();
+    }
+    std::unique_ptr<DeferredBatchNorm::MicroBatch> untouched;
+    if (norms_ && norms_->any())
+      untouched = std::make_unique<DeferredBatchNorm::MicroBatch>(*norms_, 0, true);
+    x = layer_.forward(x);
+    made_.clear();
+    for (const auto& tensor : x) made_.push_back(tensor.detach());
+    if (loss_ != nullptr) x = {loss_->value(x, *targets_).sum / weight_};
+    return x;
+  }
+
+  static Tensors gradients_of(const Tensors& outputs) {
+    Tensors gradients;
+    for (const auto& output : outputs)
+      gradients.push_back(output.requires_grad() ? torch::ones_like(output) : torch::Tensor());
+    return gradients;
+  }
+
+  void measure_backward_bytes(const Tensors& leaves, Tensors outputs, LayerCost* cost) {
+    const Tensors gradients = gradients_of(outputs);
+    made_.clear();
+    const GraphEnds ends(outputs);
+    outputs.clear();
+    wait();
+    const std::int64_t before = live();
+    MemoryMeter::reset_peak(slot_);
+    backward(ends, gradients, leaves);
+    wait();
+    cost->backward_temp_bytes = MemoryMeter::stats(slot_).peak_bytes - before;
+  }
+
+  void measure_half_bytes(const Tensors& leaves, std::int64_t before, LayerCost* cost) {
+    Tensors outputs = forward(leaves);
+    const Tensors gradients = gradients_of(outputs);
+    made_.clear();
+    InputHalf half = backward_input(std::exchange(outputs, {}), gradients, leaves);
+    half.input_gradients.clear();
+    wait();
+    const std::int64_t held = live() - before - bytes_of(gradients);
+    cost->weight_half_bytes = std::clamp<std::int64_t>(held, 0, cost->saved_bytes);
+    half.weight_half.run();
+  }
+
+  template <typename Work>
+  double seconds_of(const Work& work) const {
+    wait();
+    const auto start = Clock::now();
+    work();
+    wait();
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+  std::int64_t live() const { return MemoryMeter::stats(slot_).live_bytes; }
+  void wait() const { stream_.synchronize(std::chrono::minutes(5)); }
+
+  const Layer& layer_;
+  std::size_t index_;
+  DeviceStream stream_;
+  Precision precision_;
+  int slot_;
+  std::unique_ptr<DeferredBatchNorm> norms_;
+  const Loss* loss_ = nullptr;
+  const Tensors* targets_ = nullptr;
+  double weight_ = 1;
+  Tensors made_;  // by the last forward, before the loss
+};
+
+torch::Device device_of(const Layer& layer, torch::Device before) {
+  if (!layer.module || layer.module->parameters().empty()) return before;
+  return layer.module->parameters()[0].device();
+}
+
+Tensors on_device(const Tensors& tensors, torch::Device device) {
+  Tensors result;
+  for (const auto& tensor : tensors) result.push_back(tensor.to(device));
+  return result;
+}
+
+void add_parameters(const Layer& layer, std::unordered_set<const void*>* seen, LayerCost* cost) {
+  if (!layer.module) return;
+  for (const auto& parameter : layer.module->parameters()) {
+    if (!seen->insert(parameter.unsafeGetTensorImpl()).second) continue;
+    const auto bytes = static_cast<std::int64_t>(parameter.nbytes());
+    cost->parameter_bytes += bytes;
+    if (parameter.requires_grad()) cost->gradient_bytes += bytes;
+  }
+}
+
+}  // namespace
+
+Profile measure_profile(const Sequence& model, const Loss& loss, const Tensors& inputs,
+                        const Tensors& targets, const MeasureOptions& options) {
+  model.check();
+  MemoryMeter::install();
+  const MemorySlot slot;
+  const ScratchGradients scratch(model);
+  Profile profile;
+  profile.model = options.model;
+  profile.machine = machine_name();
+  profile.micro_batch_size = static_cast<int>(targets.empty() ? 1 : targets[0].size(0));
+  profile.input_bytes = bytes_of(inputs);
+  std::map<std::string, torch::Tensor> skips;
+  std::unordered_set<const void*> seen;
+  torch::Device device = torch::kCPU;
+  for (const Layer& layer : model.layers()) {  // layers without parameters before the first one
+    device = device_of(layer, device);
+    if (layer.module && !layer.module->parameters().empty()) break;
+  }
+  Tensors x = inputs;
+  for (std::size_t i = 0; i < model.size(); ++i) {
+    const Layer& layer = model.layers()[i];
+    device = device_of(layer, device);
+    for (const auto& name : layer.options.pop) x.push_back(skips.extract(name).mapped());
+    x = on_device(x, device);
+    const Tensors there = on_device(targets, device);
+    LayerCost cost;
+    cost.name = layer.name;
+    add_parameters(layer, &seen, &cost);
+    LayerProbe probe(layer, i, device, options.precision, slot.number());
+    if (i + 1 == model.size() && !targets.empty()) probe.set_loss(&loss, &there, 1);
+    probe.measure_times(x, options, &cost);
+    x = probe.measure_bytes(x, &cost);
+    const auto& names = layer.options.stash;
+    for (std::size_t k = 0; k < names.size(); ++k) skips[names[k]] = x[x.size() - names.size() + k];
+    x.resize(x.size() - names.size());
+    profile.layers.push_back(std::move(cost));
+  }
+  return profile;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,27 @@
+#pragma once
+
+#include "pipewright/recompute/optimal.h"
+
+namespace pipewright {
+
+/// A stage in a pipeline: its layers, and how many micro-batches it holds at the same time.
+struct StageChain {
+  Chain chain;
+  std::int64_t input_bytes = 0;  // of a micro-batch; held from its forward to its backward
+  int in_flight = 1;
+};
+
+struct StageRecompute {
+  bool feasible = false;
+  RecomputePlan plan;                   // of one micro-batch
+  std::int64_t peak_bytes = 0;          // of the stage: what all micro-batches hold, one at work
+  std::int64_t least_budget_bytes = 0;  // that some plan would do with
+};
+
+/// The fastest plan found that keeps the stage within the budget. Each micro-batch follows the same
+/// plan; those that wait for their backward hold what it holds after its forward. For one
+/// micro-batch in flight no plan of the class is faster (RecomputePlan::exact says with which
+/// rounding); for more, none of those that are fastest for one.
+StageRecompute plan_stage(const StageChain& stage, std::int64_t budget_bytes, int most_units = 0);
+
+}  // namespace pipewright
