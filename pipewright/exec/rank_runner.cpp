@@ -106,9 +106,29 @@ void RankRunner::find_recomputed(const Program& program) {
   }
 }
 
+/// cuBLAS keeps a workspace for every thread and stream that multiplies (32 MiB each on an H200),
+/// the autograd engine's thread among them. They are made here, once, on nobody's account: else the
+/// first step would be charged for them, or not, by whether the stream was used before.
+void RankRunner::warm_up_streams() {
+  if (std::exchange(warm_, true)) return;
+  for (const auto& stream : streams_) {
+    if (!stream->on_gpu()) continue;
+    const UseStream use(*stream);
+    MemoryMeter::charge_stream(stream->stream(), MemoryMeter::kOutside);
+    for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
+      const auto options = torch::TensorOptions(stream->device()).dtype(dtype);
+      const auto weight = torch::ones({64, 64}, options).requires_grad_();
+      const auto x = torch::ones({64, 64}, options).requires_grad_();
+      torch::nn::functional::linear(x, weight, torch::ones({64}, options)).sum().backward();
+    }
+    stream->synchronize(options_.deadline);
+  }
+}
+
 void RankRunner::run(const Program& program, const StepInput& input,
                      std::chrono::steady_clock::time_point start, RankTrace* trace) {
   find_recomputed(program);
+  warm_up_streams();
   const auto& list = program.ranks[static_cast<std::size_t>(options_.rank)];
   std::vector<std::int64_t> live;  // after each span
   live.reserve(list.size());

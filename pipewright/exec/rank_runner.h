@@ -59,6 +59,7 @@ class RankRunner {
   void execute_or_explain(Instruction i, const Program& program, const StepInput& input);
   [[noreturn]] void explain(Instruction i, const char* what, bool out_of_memory) const;
   void find_recomputed(const Program& program);
+  void warm_up_streams();
   const DeviceStream& stream_on(torch::Device device);
   StageRunner& at(int stage) const;
 
@@ -70,6 +71,7 @@ class RankRunner {
   std::vector<StageRunner*> by_stage_;  // null: another rank's
   std::vector<char> recomputed_;        // by stage and micro-batch of the program in hand
   StepClock clock_;
+  bool warm_ = false;
   double update_waited_ = 0;
 };
 

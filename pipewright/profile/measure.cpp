@@ -92,6 +92,7 @@ class LayerProbe {
     const UseStream use(stream_);
     const MemoryScope scope(slot_);
     const Tensors leaves = make_leaves(input);
+    made_.clear();
     wait();
     const std::int64_t before = live();
     MemoryMeter::reset_peak(slot_);
@@ -222,14 +223,48 @@ Tensors on_device(const Tensors& tensors, torch::Device device) {
   return result;
 }
 
-void add_parameters(const Layer& layer, std::unordered_set<const void*>* seen, LayerCost* cost) {
-  if (!layer.module) return;
-  for (const auto& parameter : layer.module->parameters()) {
-    if (!seen->insert(parameter.unsafeGetTensorImpl()).second) continue;
+/// The layer's parameters that no layer before it has.
+Parameters own_parameters(const Layer& layer, std::unordered_set<const void*>* seen) {
+  Parameters own;
+  if (!layer.module) return own;
+  for (const auto& item : layer.module->named_parameters()) {
+    if (seen->insert(item.value().unsafeGetTensorImpl()).second)
+      own.named.emplace_back(fmt::format("{}.{}", layer.name, item.key()), item.value());
+  }
+  return own;
+}
+
+void add_parameters(const Parameters& own, LayerCost* cost) {
+  for (const auto& [name, parameter] : own.named) {
     const auto bytes = static_cast<std::int64_t>(parameter.nbytes());
     cost->parameter_bytes += bytes;
     if (parameter.requires_grad()) cost->gradient_bytes += bytes;
   }
+}
+
+/// Two steps of an optimizer over copies: the first makes its state, the second is timed.
+void measure_optimizer(const OptimizerFactory& factory, const Parameters& own,
+                       const DeviceStream& stream, int slot, LayerCost* cost) {
+  const UseStream use(stream);
+  const MemoryScope scope(slot);
+  if (stream.on_gpu()) MemoryMeter::charge_stream(stream.stream(), slot);
+  Parameters copies;
+  for (const auto& [name, parameter] : own.named) {
+    if (!parameter.requires_grad()) continue;
+    auto copy = parameter.detach().clone().requires_grad_();
+    copy.mutable_grad() = torch::zeros_like(copy);
+    copies.named.emplace_back(name, copy);
+  }
+  if (copies.named.empty() || !factory) return;
+  const auto optimizer = factory(copies);
+  const std::int64_t before = MemoryMeter::stats(slot).live_bytes;
+  optimizer->step();
+  cost->optimizer_bytes = MemoryMeter::stats(slot).live_bytes - before;
+  stream.synchronize(std::chrono::minutes(5));
+  const auto start = Clock::now();
+  optimizer->step();
+  stream.synchronize(std::chrono::minutes(5));
+  cost->step_seconds = std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 }  // namespace
@@ -261,7 +296,9 @@ Profile measure_profile(const Sequence& model, const Loss& loss, const Tensors& 
     const Tensors there = on_device(targets, device);
     LayerCost cost;
     cost.name = layer.name;
-    add_parameters(layer, &seen, &cost);
+    const Parameters own = own_parameters(layer, &seen);
+    add_parameters(own, &cost);
+    measure_optimizer(options.optimizer, own, DeviceStream(device), slot.number(), &cost);
     LayerProbe probe(layer, i, device, options.precision, slot.number());
     if (i + 1 == model.size() && !targets.empty()) probe.set_loss(&loss, &there, 1);
     probe.measure_times(x, options, &cost);

@@ -4,6 +4,7 @@
 #include "pipewright/nn/autocast.h"
 #include "pipewright/nn/loss.h"
 #include "pipewright/nn/sequence.h"
+#include "pipewright/optim/optimizer.h"
 
 namespace pipewright {
 
@@ -11,7 +12,8 @@ struct MeasureOptions {
   int repeats = 5;  // timed; medians are taken
   int warm_up = 2;  // before that
   Precision precision = Precision::kFull;
-  std::string model = "model";  // a name, for people
+  std::string model = "model";      // a name, for people
+  OptimizerFactory optimizer = {};  // its state and step are measured too, on copies
 };
 
 /// Measures a model's layers one after the other on one micro-batch, where the model is, in the

@@ -49,6 +49,18 @@ TEST(MeasureProfile, KnowsTheBytesOfKnownLayers) {
   EXPECT_EQ(parse_profile(to_json(profile), "test"), profile);
 }
 
+TEST(MeasureProfile, KnowsTheOptimizersState) {
+  Sequence model;
+  model.add("fc", torch::nn::Linear(kColumns, kColumns));
+  const auto x = torch::randn({kRows, kColumns});
+  MeasureOptions options;
+  options.optimizer = adam();
+  const LayerCost cost = measure_profile(model, mean_squared_error(), {x}, {x}, options).layers[0];
+  EXPECT_GE(cost.optimizer_bytes, 2 * cost.parameter_bytes);  // two moments
+  EXPECT_LE(cost.optimizer_bytes, 2 * cost.parameter_bytes + 64);
+  EXPECT_GT(cost.step_seconds, 0);
+}
+
 TEST(MeasureProfile, LeavesTheModelAsItWas) {
   const Features f{
       .skips = true, .tied = true, .batch_norm = true, .dropout = true, .frozen = true};

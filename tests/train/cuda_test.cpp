@@ -6,6 +6,7 @@
 
 #include "pipewright/base/error.h"
 #include "pipewright/memory/meter.h"
+#include "pipewright/profile/measure.h"
 #include "pipewright/schedule/schedule.h"
 #include "tests/refusal.h"
 #include "tests/train/test_models.h"
@@ -198,6 +199,47 @@ TEST_F(Cuda, PeaksFollowTheFormulasAndLiveBytesComeBack) {
     EXPECT_LE(peaks["gpipe"][r], (kMicroBatches * 34 + 6) * kTensor);
     EXPECT_GE(peaks["1f1b"][r], (2 - rank) * 30 * kTensor);
     EXPECT_LE(peaks["1f1b"][r], ((2 - rank) * 34 + 6) * kTensor);
+  }
+}
+
+TEST_F(Cuda, ABudgetIsKeptByTheMeasuredPeak) {
+  const auto make = [] {
+    torch::manual_seed(1);
+    Sequence model;
+    for (int i = 0; i < 12; ++i) model.add("block" + std::to_string(i), Block(256));
+    move_to(model, kGpu);
+    return model;
+  };
+  const auto noise = [](int rows) { return torch::randn({rows, 128, 256}, kGpu); };
+  MeasureOptions options;
+  options.optimizer = adam();
+  for (const auto precision : {Precision::kFull, Precision::kBf16}) {
+    options.precision = precision;
+    const Profile profile =
+        measure_profile(make(), mean_squared_error(), {noise(32)}, {noise(32)}, options);
+    for (int ranks = 1; ranks <= 2; ++ranks) {
+      Strategy strategy = gpu_strategy(ranks, 4);
+      strategy.precision = precision;
+      const Batch batch{{noise(128)}, {noise(128)}};
+      std::int64_t most = 0;
+      {
+        Trainer free(make(), mean_squared_error(), adam(), strategy);
+        free.step(batch);
+        for (const std::int64_t bytes : free.step(batch).peak_bytes) most = std::max(most, bytes);
+      }
+      strategy.recompute = RecomputeMode::kBudget;
+      strategy.profile = profile;
+      for (const double share : {1.1, 0.9, 0.8, 0.7}) {
+        strategy.memory_budget = static_cast<std::int64_t>(share * static_cast<double>(most));
+        Trainer trainer(make(), mean_squared_error(), adam(), strategy);
+        for (int step = 0; step < 3; ++step) {
+          for (const std::int64_t bytes : trainer.step(batch).peak_bytes) {
+            EXPECT_LE(bytes, strategy.memory_budget) << "K=" << ranks << " share=" << share
+                                                     << " bf16=" << (precision != Precision::kFull);
+          }
+        }
+      }
+    }
   }
 }
 
