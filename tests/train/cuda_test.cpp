@@ -96,11 +96,7 @@ TEST_P(CudaSchedules, WeightsAreTheSameForEveryPartition) {
 INSTANTIATE_TEST_SUITE_P(All, CudaSchedules,
                          testing::Values("gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-h2",
                                          "zb-v"),
-                         [](const auto& test) {
-                           std::string name = test.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return "s_" + name;
-                         });
+                         name_of_schedule<testing::TestParamInfo<std::string>>);
 
 TEST_F(Cuda, AnEmbeddingOnTheCpuFeedsStagesOnTheGpu) {
   const auto make = [](bool guarded) {

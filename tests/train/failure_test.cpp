@@ -86,11 +86,7 @@ TEST_P(Failure, NamesThePlaceAndLeavesTheTrainerUsable) {
 
 INSTANTIATE_TEST_SUITE_P(All, Failure,
                          testing::Values("gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-v"),
-                         [](const auto& test) {
-                           std::string name = test.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return "s_" + name;
-                         });
+                         name_of_schedule<testing::TestParamInfo<std::string>>);
 
 TEST(Trainer, RefusesStrategiesThatMakeNoSense) {
   const auto with = [](auto change) {

@@ -125,11 +125,7 @@ TEST_P(LiveBytes, AreBackWhereTheyWereAfterEveryStep) {
 INSTANTIATE_TEST_SUITE_P(All, LiveBytes,
                          testing::Values("gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-h2",
                                          "zb-v"),
-                         [](const auto& test) {
-                           std::string name = test.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return "s_" + name;
-                         });
+                         name_of_schedule<testing::TestParamInfo<std::string>>);
 
 TEST(Memory, NothingLeaksOverTwoHundredSteps) {
   const Features f{.skips = true, .tied = true, .batch_norm = true, .dropout = true};

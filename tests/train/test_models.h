@@ -110,6 +110,14 @@ inline constexpr RecomputeMode kRecomputeModes[] = {
     RecomputeMode::kNone,  RecomputeMode::kAll,   RecomputeMode::kExceptLast,
     RecomputeMode::kEvery, RecomputeMode::kNamed, RecomputeMode::kSqrt};
 
+/// A test's name from a schedule's.
+template <typename Info>
+std::string name_of_schedule(const Info& test) {
+  std::string name = test.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return "s_" + name;
+}
+
 inline OptimizerFactory sgd(double rate = 0.05, double momentum = 0.9) {
   return [rate, momentum](std::vector<torch::Tensor> parameters) {
     return std::make_unique<torch::optim::SGD>(std::move(parameters),
