@@ -33,7 +33,9 @@ class Scratch {
  public:
   Scratch() { std::filesystem::create_directories(folder_); }
   ~Scratch() { std::filesystem::remove_all(folder_); }
+  Scratch(const Scratch&) = delete;
   Scratch(Scratch&&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
   Scratch& operator=(Scratch&&) = delete;
 
   const std::filesystem::path& folder() const { return folder_; }

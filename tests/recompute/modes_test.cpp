@@ -81,7 +81,7 @@ TEST(GroupLayers, SaysTheSameInFewerWords) {
   for (int repeat = 0; repeat < 300; ++repeat) {
     Chain chain;
     for (int l = 0; l < 12; ++l) {
-      const int bytes = std::uniform_int_distribution<int>(1, 5)(random);
+      const std::int64_t bytes = std::uniform_int_distribution<int>(1, 5)(random);
       chain.layers.push_back({1, 2, bytes, bytes * 3, 0, bytes});
     }
     const std::int64_t budget =
