@@ -46,12 +46,6 @@ StageRunner& RankRunner::at(int stage) const {
   return *runner;
 }
 
-std::vector<int> RankRunner::stage_numbers() const {
-  std::vector<int> numbers;
-  for (const auto& stage : stages_) numbers.push_back(stage->stage());
-  return numbers;
-}
-
 void RankRunner::execute(Instruction i, const Program& program, const StepInput& input) {
   StageRunner& stage = at(i.stage());
   const int m = i.micro_batch();

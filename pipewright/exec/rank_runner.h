@@ -46,7 +46,6 @@ class RankRunner {
            std::chrono::steady_clock::time_point start, RankTrace* trace);
 
   std::vector<std::unique_ptr<StageRunner>>& stages() { return stages_; }
-  std::vector<int> stage_numbers() const;
   /// The rank's stream on each of its devices.
   const std::vector<std::unique_ptr<DeviceStream>>& streams() const { return streams_; }
 
