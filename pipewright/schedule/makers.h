@@ -8,6 +8,7 @@ namespace pipewright {
 // call; a maker writes placement and lists, make_schedule() the rest.
 Program make_gpipe(const ScheduleSpec& spec);
 Program make_1f1b(const ScheduleSpec& spec);
+Program make_eager_1f1b(const ScheduleSpec& spec);
 Program make_interleaved_1f1b(const ScheduleSpec& spec);
 Program make_zb_h1(const ScheduleSpec& spec);
 Program make_zb_h2(const ScheduleSpec& spec);

@@ -90,8 +90,8 @@ TEST(Simulate, AllIsOneObjectWithEverySchedule) {
   const json out = json_of("simulate --schedule all --ranks 4 --micro-batches 8");
   std::vector<std::string> names;
   for (const auto& schedule : out.at("schedules")) names.push_back(schedule.at("schedule"));
-  EXPECT_THAT(names, ElementsAre("gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-h2", "zb-v",
-                                 "forward-only"));
+  EXPECT_THAT(names, ElementsAre("gpipe", "1f1b", "eager-1f1b", "interleaved-1f1b", "zb-h1",
+                                 "zb-h2", "zb-v", "forward-only"));
 }
 
 TEST(Simulate, ATimeIsThatOfARanksWholeShare) {

@@ -36,6 +36,7 @@ const Golden kGoldens[] = {
     {"1f1b_2x4", {.name = "1f1b", .ranks = 2, .micro_batches = 4}},
     {"1f1b_4x2", {.name = "1f1b", .ranks = 4, .micro_batches = 2}},
     {"1f1b_3x4_lowered", {.name = "1f1b", .ranks = 3, .micro_batches = 4}, true},
+    {"eager_1f1b_3x4", {.name = "eager-1f1b", .ranks = 3, .micro_batches = 4}},
     {"interleaved_2x4", {.name = "interleaved-1f1b", .ranks = 2, .micro_batches = 4}},
     {"interleaved_3x4", {.name = "interleaved-1f1b", .ranks = 3, .micro_batches = 4}},
     {"zb_h1_3x4", {.name = "zb-h1", .ranks = 3, .micro_batches = 4}},

@@ -76,6 +76,37 @@ TEST(Formula, OneFOneB) {
   });
 }
 
+TEST(Formula, EagerOneFOneBHasTheSameBubbleAndTwiceTheReserve) {
+  sweep([](int p, int m, const Times& t) {
+    const Simulation sim = run("eager-1f1b", p, m, t);
+    EXPECT_EQ(sim.step_time(), (m + p - 1) * t.whole());
+    for (int r = 0; r < p; ++r)
+      EXPECT_EQ(sim.peak_in_flight[static_cast<std::size_t>(r)], std::min(2 * (p - r) - 1, m));
+  });
+}
+
+TEST(Formula, EagerOneFOneBHidesALatencyThatOneFOneBWaitsFor) {
+  const auto step_time = [](const std::string& name, int p, int m, double latency) {
+    StepCosts costs;
+    UniformShare share;
+    share.forward = 1;
+    share.backward = 2;
+    costs.stages = uniform_stages(share, static_cast<std::size_t>(p), 1);
+    costs.link.latency = latency;
+    return simulate(lower_sends(make_schedule({.name = name, .ranks = p, .micro_batches = m})),
+                    costs)
+        .step_time();
+  };
+  for (int p = 2; p <= 8; ++p) {
+    for (const double latency : {0.125, 0.25, 0.5}) {
+      const int m = 4 * p;
+      // Filling and draining pass every link once; between them nobody waits.
+      EXPECT_EQ(step_time("eager-1f1b", p, m, latency), 3 * (m + p - 1) + 2 * (p - 1) * latency);
+      EXPECT_GT(step_time("1f1b", p, m, latency), step_time("eager-1f1b", p, m, latency) + latency);
+    }
+  }
+}
+
 TEST(Formula, InterleavedWhereMicroBatchesAreAMultipleOfRanks) {
   sweep([](int p, int m, const Times& t) {
     if (m % p != 0) return;

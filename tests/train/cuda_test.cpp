@@ -91,8 +91,8 @@ TEST_P(CudaSchedules, WeightsAreTheSameForEveryPartition) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaSchedules,
-                         testing::Values("gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-h2",
-                                         "zb-v"),
+                         testing::Values("gpipe", "1f1b", "eager-1f1b", "interleaved-1f1b", "zb-h1",
+                                         "zb-h2", "zb-v"),
                          name_of_schedule<testing::TestParamInfo<std::string>>);
 
 TEST_F(Cuda, AnEmbeddingOnTheCpuFeedsStagesOnTheGpu) {

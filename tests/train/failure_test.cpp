@@ -85,7 +85,8 @@ TEST_P(Failure, NamesThePlaceAndLeavesTheTrainerUsable) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Failure,
-                         testing::Values("gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-v"),
+                         testing::Values("gpipe", "1f1b", "eager-1f1b", "interleaved-1f1b", "zb-h1",
+                                         "zb-v"),
                          name_of_schedule<testing::TestParamInfo<std::string>>);
 
 TEST(Trainer, RefusesStrategiesThatMakeNoSense) {

@@ -123,8 +123,8 @@ TEST_P(LiveBytes, AreBackWhereTheyWereAfterEveryStep) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, LiveBytes,
-                         testing::Values("gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-h2",
-                                         "zb-v"),
+                         testing::Values("gpipe", "1f1b", "eager-1f1b", "interleaved-1f1b", "zb-h1",
+                                         "zb-h2", "zb-v"),
                          name_of_schedule<testing::TestParamInfo<std::string>>);
 
 TEST(Memory, NothingLeaksOverTwoHundredSteps) {
