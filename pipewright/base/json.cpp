@@ -114,7 +114,30 @@ double JsonObject::non_negative_or(std::string_view name, double otherwise) cons
 
 std::int64_t JsonObject::integer(std::string_view name, std::int64_t least,
                                  std::int64_t most) const {
-  const auto& value = member(name);
+  return whole_number(member(name), name, least, most);
+}
+
+std::vector<std::int64_t> JsonObject::integers(std::string_view name, std::int64_t least,
+                                               std::int64_t most) const {
+  std::vector<std::int64_t> values;
+  for (const auto& value : array(name))
+    values.push_back(whole_number(value, fmt::format("{}[{}]", name, values.size()), least, most));
+  return values;
+}
+
+std::vector<std::string> JsonObject::strings(std::string_view name) const {
+  std::vector<std::string> values;
+  for (const auto& value : array(name)) {
+    if (!value.is_string())
+      refuse(fmt::format("{}[{}]", name, values.size()),
+             fmt::format("is {}, not a string", value.type_name()));
+    values.push_back(value.get<std::string>());
+  }
+  return values;
+}
+
+std::int64_t JsonObject::whole_number(const nlohmann::json& value, std::string_view name,
+                                      std::int64_t least, std::int64_t most) const {
   const bool whole = value.is_number_integer() &&
                      (!value.is_number_unsigned() || value.get<std::uint64_t>() <= INT64_MAX);
   if (!whole || value.get<std::int64_t>() < least || value.get<std::int64_t>() > most) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace pipewright {
 
@@ -28,11 +29,16 @@ class JsonObject {
   double non_negative(std::string_view name) const;  // finite
   double non_negative_or(std::string_view name, double otherwise) const;
   std::int64_t integer(std::string_view name, std::int64_t least, std::int64_t most) const;
+  std::vector<std::int64_t> integers(std::string_view name, std::int64_t least,
+                                     std::int64_t most) const;
+  std::vector<std::string> strings(std::string_view name) const;
   std::int64_t integer_or(std::string_view name, std::int64_t least, std::int64_t most,
                           std::int64_t otherwise) const;
 
  private:
   const nlohmann::json& member(std::string_view name) const;
+  std::int64_t whole_number(const nlohmann::json& value, std::string_view name, std::int64_t least,
+                            std::int64_t most) const;
   [[noreturn]] void refuse(std::string_view name, std::string_view why) const;
 
   const nlohmann::json* value_;

@@ -9,6 +9,7 @@ namespace pipewright::cli {
 void add_simulate(CLI::App& program);
 void add_partition(CLI::App& program);
 void add_recompute(CLI::App& program);
+void add_plan(CLI::App& program);
 
 /// Thrown where all is said and only the exit status is left.
 struct Exit {

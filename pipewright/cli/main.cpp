@@ -43,6 +43,7 @@ int run(int argc, char** argv) {
   add_simulate(program);
   add_partition(program);
   add_recompute(program);
+  add_plan(program);
   check_command(program, argc, argv);
   try {
     program.parse(argc, argv);

@@ -35,12 +35,7 @@ void print_json(const RecomputePlan& plan) {
 void print_operations(const std::vector<Operation>& operations) {
   for (std::size_t i = 0; i < operations.size();) {
     const Operation& first = operations[i];
-    const int direction = first.op == LayerOp::kBackward ? -1 : 1;
-    std::size_t end = i + 1;
-    while (end < operations.size() && operations[end].op == first.op &&
-           operations[end].layer == operations[end - 1].layer + direction) {
-      ++end;
-    }
+    const std::size_t end = run_end(operations, i);
     const int last = operations[end - 1].layer;
     fmt::print(
         "  {:<16} {}\n", op_name(first.op),

@@ -19,6 +19,15 @@ struct StageCost {
   double activation_bytes = 0;   // held from the forward to the backward (or its input half)
   double boundary_bytes = 0;     // held from the forward to R, where the stage recomputes
   double weight_half_bytes = 0;  // held from the input half to the weight half
+
+  double static_bytes = 0;          // held at all times: parameters, gradients, the optimizer's
+  double forward_temp_bytes = 0;    // while F runs, above what it leaves
+  double recompute_temp_bytes = 0;  // while R runs, above what it leaves
+  double backward_temp_bytes = 0;   // while B or I runs, above what it found
+  double weight_temp_bytes = 0;     // while W runs
+
+  double link_time =
+      0;  // that its output, or the gradient of that, occupies a link, beside its own
 };
 
 /// A link between two ranks, one for each direction. A message occupies it for `time` and arrives

@@ -1,8 +1,10 @@
 #include "pipewright/memory/cuda.h"
 
+#include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <unordered_map>
@@ -81,6 +83,15 @@ void charge_cuda_stream(c10::Stream stream, int slot) {
 
 bool recharge_cuda(const void* data, int slot) {
   return CudaLedger::instance().recharge(data, slot);
+}
+
+void limit_cuda_memory(torch::Device device, std::int64_t bytes) {
+  const auto index = device.has_index() ? device.index() : c10::DeviceIndex{0};
+  at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
+  c10::cuda::CUDACachingAllocator::emptyCache();
+  const auto all = at::cuda::getDeviceProperties(index)->totalGlobalMem;
+  c10::cuda::CUDACachingAllocator::setMemoryFraction(
+      std::min(1.0, static_cast<double>(bytes) / static_cast<double>(all)), index);
 }
 
 }  // namespace pipewright

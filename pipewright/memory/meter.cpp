@@ -1,12 +1,14 @@
 #include "pipewright/memory/meter.h"
 
 #include <c10/core/CPUAllocator.h>
+#include <fmt/format.h>
 #include <torch/version.h>
 
 #include <atomic>
 #include <mutex>
 #include <utility>
 
+#include "pipewright/base/error.h"
 #include "pipewright/memory/account.h"
 #include "pipewright/memory/cuda.h"
 
@@ -127,6 +129,15 @@ bool MemoryMeter::recharge(const torch::Tensor& tensor, int slot) {
   credit(paid->slot.exchange(slot, std::memory_order_relaxed), paid->bytes);
   charge(slot, paid->bytes);
   return true;
+}
+
+void limit_device_memory(torch::Device device, std::int64_t bytes) {
+  if (!device.is_cuda()) {
+    throw InvalidArgument(
+        "memory", fmt::format("the memory of '{}' cannot be limited; GPUs' can", device.str()));
+  }
+  if (bytes < 1) throw InvalidArgument("memory", fmt::format("a limit of {} bytes", bytes));
+  limit_cuda_memory(device, bytes);
 }
 
 MemoryScope::MemoryScope(int slot) : outer_(current_slot) {

@@ -56,6 +56,11 @@ class MemoryMeter {
   static bool recharge(const torch::Tensor& tensor, int slot);
 };
 
+/// LibTorch's allocator takes no more than so many bytes of a GPU from now on, cached ones
+/// included, and frees what it has cached: asking for more is an OutOfMemory. Throws
+/// InvalidArgument for other devices, and in a build without CUDA.
+void limit_device_memory(torch::Device device, std::int64_t bytes);
+
 /// A slot of its own while it lives.
 class MemorySlot {
  public:

@@ -6,39 +6,22 @@
 #include <limits>
 #include <string>
 
-#include "pipewright/base/error.h"
+#include "pipewright/models/transformer.h"
 
 namespace pipewright {
 namespace {
 
+constexpr const char* kWhere = "gpt";
 constexpr double kInitialDeviation = 0.02;  // GPT-2's
 
-[[noreturn]] void refuse(const std::string& why) { throw InvalidArgument("gpt", why); }
-
 void check(const GptOptions& o) {
-  const auto at_least_one = [](const char* name, std::int64_t value) {
-    if (value < 1) refuse(fmt::format("{} = {}; use 1 or more", name, value));
-  };
-  at_least_one("layers", o.layers);
-  at_least_one("dim", o.dim);
-  at_least_one("heads", o.heads);
-  at_least_one("seq", o.seq);
-  at_least_one("vocab", o.vocab);
-  if (o.dim % o.heads != 0)
-    refuse(fmt::format("dim = {} is not a multiple of heads = {}", o.dim, o.heads));
-  if (!(o.dropout >= 0 && o.dropout < 1))
-    refuse(fmt::format("dropout = {}; use 0 (off) to below 1", o.dropout));
-}
-
-torch::nn::LayerNorm layer_norm(std::int64_t dim) {
-  return torch::nn::LayerNorm(torch::nn::LayerNormOptions({dim}));
-}
-
-torch::nn::Linear linear(std::int64_t from, std::int64_t to, double deviation) {
-  torch::nn::Linear made(from, to);
-  torch::nn::init::normal_(made->weight, 0, deviation);
-  torch::nn::init::zeros_(made->bias);
-  return made;
+  check_sizes(kWhere, {{"layers", o.layers},
+                       {"dim", o.dim},
+                       {"heads", o.heads},
+                       {"seq", o.seq},
+                       {"vocab", o.vocab}});
+  check_heads(kWhere, o.dim, o.heads);
+  check_dropout(kWhere, o.dropout);
 }
 
 /// What enters a block is a sum of 2 * layers branches: each starts smaller, so that the sum does
@@ -56,13 +39,8 @@ struct EmbedImpl : torch::nn::Module {
   }
 
   torch::Tensor forward(torch::Tensor tokens) {  // (B, T)
-    if (tokens.dim() != 2)
-      refuse(fmt::format("tokens have {} dimensions; they must be (rows, length)", tokens.dim()));
+    check_tokens(kWhere, tokens, seq);
     const std::int64_t length = tokens.size(1);
-    if (length > seq) {
-      refuse(
-          fmt::format("a sequence of {} tokens, but the model was made for up to {}", length, seq));
-    }
     const auto x = torch::embedding(token, tokens) + position.slice(0, 0, length);
     return torch::dropout(x, dropout, is_training());  // (B, T, C)
   }

@@ -291,11 +291,14 @@ Profile measure_profile(const Sequence& model, const Loss& loss, const Tensors& 
   for (std::size_t i = 0; i < model.size(); ++i) {
     const Layer& layer = model.layers()[i];
     device = device_of(layer, device);
-    for (const auto& name : layer.options.pop) x.push_back(skips.extract(name).mapped());
-    x = on_device(x, device);
-    const Tensors there = on_device(targets, device);
     LayerCost cost;
     cost.name = layer.name;
+    for (const auto& name : layer.options.pop) {
+      x.push_back(skips.extract(name).mapped());
+      cost.skip_bytes += bytes_of({x.back()});
+    }
+    x = on_device(x, device);
+    const Tensors there = on_device(targets, device);
     const Parameters own = own_parameters(layer, &seen);
     add_parameters(own, &cost);
     measure_optimizer(options.optimizer, own, DeviceStream(device), slot.number(), &cost);
@@ -304,7 +307,10 @@ Profile measure_profile(const Sequence& model, const Loss& loss, const Tensors& 
     probe.measure_times(x, options, &cost);
     x = probe.measure_bytes(x, &cost);
     const auto& names = layer.options.stash;
-    for (std::size_t k = 0; k < names.size(); ++k) skips[names[k]] = x[x.size() - names.size() + k];
+    for (std::size_t k = 0; k < names.size(); ++k) {
+      skips[names[k]] = x[x.size() - names.size() + k];
+      cost.skip_bytes += bytes_of({skips[names[k]]});
+    }
     x.resize(x.size() - names.size());
     profile.layers.push_back(std::move(cost));
   }

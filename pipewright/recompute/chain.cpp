@@ -60,6 +60,16 @@ std::string_view op_name(LayerOp op) {
   return kNames[static_cast<std::size_t>(op)];
 }
 
+std::size_t run_end(const std::vector<Operation>& operations, std::size_t start) {
+  const int direction = operations[start].op == LayerOp::kBackward ? -1 : 1;
+  std::size_t end = start + 1;
+  while (end < operations.size() && operations[end].op == operations[start].op &&
+         operations[end].layer == operations[end - 1].layer + direction) {
+    ++end;
+  }
+  return end;
+}
+
 namespace {
 
 /// The tensors of a chain while a list of operations runs.
@@ -83,18 +93,18 @@ class Store {
       return;
     }
     if (!has_output(l - 1)) refuse(operation, "its input is not there");
-    cost_.time += layer.forward;
+    phase().time += layer.forward;
     const bool save = operation.op == LayerOp::kForwardSave;
     const bool fresh = save ? saved_[index(l)] == 0 : !has_output(l);
     const std::int64_t made = fresh ? (save ? layer.saved_bytes : layer.output_bytes) : 0;
-    cost_.peak_bytes = std::max(cost_.peak_bytes, live_ + made + layer.forward_temp_bytes);
+    reach(live_ + made + layer.forward_temp_bytes);
     live_ += made;
     if (save && outputs_[index(l)] != 0) drop_output(l);  // it is part of what was saved
     (save ? saved_ : outputs_)[index(l)] = 1;
     if (operation.op == LayerOp::kForwardDiscard) drop_output(l - 1);
-    if (l != chain_.size()) return;
-    drop_output(l);  // the next stage's
-    if (!std::exchange(been_through_, true)) cost_.held_bytes = live_ - gradient_bytes();
+    if (l == chain_.size()) drop_output(l);  // the next stage's
+    phase().held_bytes = live_ - last_gradient();
+    if (l == chain_.size() && phase_ == Phase::kForward) enter(Phase::kRecompute);
   }
 
   OperationsCost finish() const {
@@ -102,10 +112,37 @@ class Store {
       throw InvalidArgument(
           "recompute", fmt::format("the list ends before the backward of layer {}", gradient_of_));
     }
-    return cost_;
+    OperationsCost cost = cost_;
+    for (const PhaseCost* phase : {&cost.forward, &cost.recompute, &cost.backward})
+      cost.time += phase->time;
+    return cost;
   }
 
  private:
+  enum class Phase { kForward, kRecompute, kBackward };
+
+  PhaseCost& phase() {
+    if (phase_ == Phase::kForward) return cost_.forward;
+    return phase_ == Phase::kRecompute ? cost_.recompute : cost_.backward;
+  }
+
+  void enter(Phase next) {
+    const std::int64_t held = phase().held_bytes;
+    phase_ = next;
+    phase().held_bytes = held;
+    phase().peak_bytes = held;
+  }
+
+  /// What a phase need not count: the gradient of the last output, which comes with the backward.
+  std::int64_t last_gradient() const {
+    return phase_ == Phase::kBackward ? 0 : output_bytes(chain_.size());
+  }
+
+  void reach(std::int64_t bytes) {
+    cost_.peak_bytes = std::max(cost_.peak_bytes, bytes);
+    phase().peak_bytes = std::max(phase().peak_bytes, bytes - last_gradient());
+  }
+
   static std::size_t index(int layer) { return static_cast<std::size_t>(layer); }
   bool has_output(int l) const { return outputs_[index(l)] != 0 || saved_[index(l)] != 0; }
   std::int64_t output_bytes(int l) const { return l == 0 ? 0 : chain_.layer(l).output_bytes; }
@@ -122,13 +159,15 @@ class Store {
     if (l != gradient_of_) refuse(operation, "it is not its turn");
     if (saved_[index(l)] == 0) refuse(operation, "what it needs was not saved");
     if (!has_output(l - 1)) refuse(operation, "its input is not there");
-    cost_.time += layer.backward;
-    cost_.peak_bytes = std::max(cost_.peak_bytes, live_ + layer.backward_temp_bytes);
+    if (phase_ != Phase::kBackward) enter(Phase::kBackward);
+    phase().time += layer.backward;
+    reach(live_ + layer.backward_temp_bytes);
     drop_output(l - 1);  // what was kept for it
     live_ -= layer.saved_bytes + gradient_bytes();
     saved_[index(l)] = 0;
     --gradient_of_;
     live_ += gradient_bytes();
+    phase().held_bytes = live_;
   }
 
   [[noreturn]] static void refuse(const Operation& operation, const char* why) {
@@ -141,7 +180,7 @@ class Store {
   std::vector<char> saved_;    // by layer: as part of all that its backward needs
   int gradient_of_;            // the layer whose output's gradient is there
   std::int64_t live_;
-  bool been_through_ = false;  // the last layer's forward has run
+  Phase phase_ = Phase::kForward;
   OperationsCost cost_;
 };
 

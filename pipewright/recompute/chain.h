@@ -50,11 +50,26 @@ struct Operation {
   friend bool operator==(const Operation&, const Operation&) = default;
 };
 
-/// What a list of operations takes.
+/// Where the run ends that starts at `start`: the same operation on layer after layer, downwards
+/// for backwards. For people and files, which say `forward_save 3-7`.
+std::size_t run_end(const std::vector<Operation>& operations, std::size_t start);
+
+/// What one part of a list takes.
+struct PhaseCost {
+  double time = 0;
+  std::int64_t peak_bytes = 0;
+  std::int64_t held_bytes = 0;  // at its end
+};
+
+/// What a list of operations takes. Its three parts are a pipeline's F, R and B: up to the last
+/// layer's first forward, from there to the first backward, and the rest. The gradient of the last
+/// output counts in the third alone.
 struct OperationsCost {
   double time = 0;
   std::int64_t peak_bytes = 0;
-  std::int64_t held_bytes = 0;  // when the last layer's forward is done for the first time
+  PhaseCost forward;
+  PhaseCost recompute;  // holds what the forward held where nothing is run again before B
+  PhaseCost backward;
 };
 
 /// Runs through the list. Throws InvalidArgument where it cannot run: an input that is not there, a

@@ -10,7 +10,8 @@ namespace {
 
 std::int64_t stage_bytes(const StageChain& stage, const OperationsCost& cost) {
   const std::int64_t waiting = stage.in_flight - 1;
-  return waiting * (cost.held_bytes + stage.input_bytes) + stage.input_bytes + cost.peak_bytes;
+  return waiting * (cost.forward.held_bytes + stage.input_bytes) + stage.input_bytes +
+         cost.peak_bytes;
 }
 
 /// Plans that a stage with several micro-batches in flight may want though they are never the

@@ -21,8 +21,9 @@ struct Memory {
 
   void hold(double more) {
     bytes += more;
-    peak_bytes = std::max(peak_bytes, bytes);
+    touch(0);
   }
+  void touch(double more) { peak_bytes = std::max(peak_bytes, bytes + more); }
 };
 
 /// When an input comes to its stage, and since when it was on the link.
@@ -45,6 +46,9 @@ class Simulator {
                             fmt::format("costs of {} stages do not fit a program of {} stages",
                                         costs.stages.size(), program.placement.size()));
     }
+    for (std::size_t stage = 0; stage < costs.stages.size(); ++stage)
+      memory_[static_cast<std::size_t>(program.placement[stage])].hold(
+          costs.stages[stage].static_bytes);
     result_.times = StepTimes(program.ranks.size());
     if (options.record_timeline) prepare_timeline();
   }
@@ -83,7 +87,9 @@ class Simulator {
   void prepare_arrivals() {
     const std::size_t cells =
         program_.placement.size() * static_cast<std::size_t>(program_.num_micro_batches);
-    const bool links = costs_.link.latency > 0 || costs_.link.time > 0;
+    const bool links = costs_.link.latency > 0 || costs_.link.time > 0 ||
+                       std::any_of(costs_.stages.begin(), costs_.stages.end(),
+                                   [](const StageCost& stage) { return stage.link_time > 0; });
     for (Arrivals* arrivals : {&forward_, &backward_}) {
       arrivals->at.resize(cells);
       if (links) arrivals->from.resize(cells);
@@ -180,13 +186,26 @@ class Simulator {
             !recomputed_.empty() && recomputed_[cell(i.stage(), i.micro_batch())] != 0;
         memory.peak_in_flight = std::max(memory.peak_in_flight, ++memory.in_flight);
         memory.hold(dropped ? cost.boundary_bytes : cost.activation_bytes);
+        memory.touch(cost.forward_temp_bytes);
         if (program_.forward_only) released = cost.activation_bytes;
         break;
       }
-      case Kind::kRecompute: memory.hold(cost.activation_bytes - cost.boundary_bytes); break;
-      case Kind::kBackward: released = cost.activation_bytes; break;
-      case Kind::kBackwardInput: released = cost.activation_bytes - cost.weight_half_bytes; break;
-      case Kind::kBackwardWeight: released = cost.weight_half_bytes; break;
+      case Kind::kRecompute:
+        memory.hold(cost.activation_bytes - cost.boundary_bytes);
+        memory.touch(cost.recompute_temp_bytes);
+        break;
+      case Kind::kBackward:
+        memory.touch(cost.backward_temp_bytes);
+        released = cost.activation_bytes;
+        break;
+      case Kind::kBackwardInput:
+        memory.touch(cost.backward_temp_bytes);
+        released = cost.activation_bytes - cost.weight_half_bytes;
+        break;
+      case Kind::kBackwardWeight:
+        memory.touch(cost.weight_temp_bytes);
+        released = cost.weight_half_bytes;
+        break;
       default: break;
     }
     if (i.kind() == Kind::kBackward || i.kind() == Kind::kBackwardInput || program_.forward_only) {
@@ -210,22 +229,22 @@ class Simulator {
 
   void send_forward(Instruction i, double ready) {
     const Boundary& boundary = link_after(i.stage());
-    deliver(boundary, boundary.forward_link, &forward_, cell(i.stage() + 1, i.micro_batch()),
+    deliver(i.stage(), boundary.forward_link, &forward_, cell(i.stage() + 1, i.micro_batch()),
             ready);
   }
 
   void send_backward(Instruction i, double ready) {
     const Boundary& boundary = link_after(i.stage() - 1);
-    deliver(boundary, boundary.backward_link, &backward_, cell(i.stage() - 1, i.micro_batch()),
+    deliver(i.stage() - 1, boundary.backward_link, &backward_, cell(i.stage() - 1, i.micro_batch()),
             ready);
   }
 
-  void deliver(const Boundary& boundary, std::size_t link, Arrivals* arrivals, std::size_t to,
-               double ready) {
+  void deliver(int boundary, std::size_t link, Arrivals* arrivals, std::size_t to, double ready) {
     double arrival = ready;
-    if (boundary.crosses) {
+    if (link_after(boundary).crosses) {
       double& free_at = link_free_at_[link];
-      free_at = std::max(free_at, ready) + costs_.link.time;
+      free_at = std::max(free_at, ready) + costs_.link.time +
+                costs_.stages[static_cast<std::size_t>(boundary)].link_time;
       arrival = free_at + costs_.link.latency;
     }
     arrivals->at[to] = arrival;

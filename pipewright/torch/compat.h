@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/Generator.h>
 #include <c10/core/Event.h>
@@ -8,6 +9,7 @@
 #include <torch/library.h>
 #include <torch/version.h>
 
+#include <cmath>
 #include <string>
 
 /// The differences between the LibTorch versions we build on (1.13 to 2.15), and nothing else. Code
@@ -84,5 +86,48 @@ inline double seconds_between(const c10::Event& first, const c10::Event& second)
   TORCH_CHECK(false, "events have no times in LibTorch 1.x");
 #endif
 }
+
+/// softmax(query key^T / sqrt(C)) value over (B, H, T, C), with dropout on the weights.
+inline at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                            double dropout) {
+#if TORCH_VERSION_MAJOR >= 2
+  return at::scaled_dot_product_attention(query, key, value, {}, dropout);
+#else
+  const double root = std::sqrt(static_cast<double>(query.size(-1)));
+  const auto weights = at::softmax(at::matmul(query / root, key.transpose(-1, -2)), -1);
+  return at::matmul(at::dropout(weights, dropout, dropout > 0), value);
+#endif
+}
+
+/// What an optimizer finds a parameter's state by.
+#if TORCH_VERSION_MAJOR >= 2
+inline void* optimizer_key(const at::Tensor& parameter) { return parameter.unsafeGetTensorImpl(); }
+#else
+inline std::string optimizer_key(const at::Tensor& parameter) {
+  return c10::guts::to_string(parameter.unsafeGetTensorImpl());
+}
+#endif
+
+struct AdamNumbers {
+  double lr, beta1, beta2, weight_decay, eps;
+  bool amsgrad;
+};
+
+/// One kernel for all of them.
+#if TORCH_VERSION_MAJOR >= 2
+inline constexpr bool kHasFusedAdam = true;
+inline void fused_adam(at::TensorList parameters, at::TensorList gradients, at::TensorList averages,
+                       at::TensorList squares, at::TensorList most_squares, at::TensorList steps,
+                       const AdamNumbers& n) {
+  at::_fused_adam_(parameters, gradients, averages, squares, most_squares, steps, n.lr, n.beta1,
+                   n.beta2, n.weight_decay, n.eps, n.amsgrad, /*maximize=*/false);
+}
+#else
+inline constexpr bool kHasFusedAdam = false;
+inline void fused_adam(at::TensorList, at::TensorList, at::TensorList, at::TensorList,
+                       at::TensorList, at::TensorList, const AdamNumbers&) {
+  TORCH_CHECK(false, "LibTorch 1.x has no fused Adam");
+}
+#endif
 
 }  // namespace pipewright::compat

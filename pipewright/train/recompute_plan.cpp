@@ -6,24 +6,11 @@
 
 #include "pipewright/base/error.h"
 #include "pipewright/base/units.h"
-#include "pipewright/recompute/stage_plan.h"
+#include "pipewright/plan/stage_work.h"
+#include "pipewright/recompute/modes.h"
 
 namespace pipewright {
 namespace {
-
-/// The most micro-batches a stage holds between F and B (or I).
-int most_in_flight(const Program& program, int stage) {
-  int now = 0;
-  int most = 0;
-  for (const auto& list : program.ranks) {
-    for (const Instruction i : list) {
-      if (i.stage() != stage) continue;
-      if (i.kind() == Kind::kForward) most = std::max(most, ++now);
-      if (i.kind() == Kind::kBackward || i.kind() == Kind::kBackwardInput) --now;
-    }
-  }
-  return most;
-}
 
 /// Layers count from 1 within the stage.
 std::vector<int> checkpoints_of(const Sequence& model, const Strategy& strategy, std::size_t first,
@@ -58,62 +45,46 @@ void check_budget(const Sequence& model, const Strategy& strategy) {
   }
 }
 
-ChainLayer chain_layer(const LayerCost& cost) {
-  return {cost.forward_seconds,    cost.backward_seconds,
-          cost.output_bytes,       std::max(cost.saved_bytes, cost.output_bytes),
-          cost.forward_temp_bytes, cost.backward_temp_bytes};
-}
-
-StageChain stage_chain(const Profile& profile, const StageLayout& layout, const Program& program,
-                       int stage) {
-  const std::size_t first = layout.first_layer[static_cast<std::size_t>(stage)];
-  const std::size_t last = layout.first_layer[static_cast<std::size_t>(stage) + 1];
-  StageChain chain;
-  chain.in_flight = most_in_flight(program, stage);
-  if (first > 0) chain.input_bytes = profile.layers[first - 1].output_bytes;
-  for (std::size_t i = first; i < last; ++i)
-    chain.chain.layers.push_back(chain_layer(profile.layers[i]));
-  return chain;
-}
-
-/// What a rank's stages take at all times: parameters, their gradients, the optimizer's state.
-std::int64_t static_bytes(const Profile& profile, const StageLayout& layout, int rank) {
-  std::int64_t bytes = 0;
-  for (std::size_t i = 0; i < profile.layers.size(); ++i) {
-    const LayerCost& cost = profile.layers[i];
-    if (layout.rank_of(layout.stage_of(i)) == rank)
-      bytes += cost.parameter_bytes + cost.gradient_bytes + cost.optimizer_bytes;
-  }
-  return bytes;
+std::vector<int> sizes_of(const StageLayout& layout) {
+  std::vector<int> sizes;
+  for (std::size_t s = 0; s + 1 < layout.first_layer.size(); ++s)
+    sizes.push_back(static_cast<int>(layout.first_layer[s + 1] - layout.first_layer[s]));
+  return sizes;
 }
 
 std::vector<std::vector<Operation>> budget_operations(const Strategy& strategy,
                                                       const StageLayout& layout,
                                                       const Program& program) {
-  std::vector<std::vector<Operation>> result;
-  for (int stage = 0; stage < layout.num_stages(); ++stage) {
-    const int rank = layout.rank_of(stage);
-    const auto chunks = std::count(layout.placement.begin(), layout.placement.end(), rank);
-    const StageChain chain = stage_chain(strategy.profile, layout, program, stage);
-    const std::int64_t fixed = static_bytes(strategy.profile, layout, rank);
-    // One input more than are held may already have come.
-    const std::int64_t budget =
-        (strategy.memory_budget - fixed) / static_cast<std::int64_t>(chunks) - chain.input_bytes;
-    const StageRecompute plan = plan_stage(chain, budget);
-    if (!plan.feasible) {
-      const std::int64_t least =
-          fixed + static_cast<std::int64_t>(chunks) * (plan.least_budget_bytes + chain.input_bytes);
-      refuse(
-          fmt::format("memory_budget = {} is too little for rank {}: its parameters, gradients and "
-                      "optimizer take "
-                      "{}, and stage {} with {} micro-batches in flight would do with {} in all",
-                      format_bytes(static_cast<double>(strategy.memory_budget)), rank,
-                      format_bytes(static_cast<double>(fixed)), stage, chain.in_flight,
-                      format_bytes(static_cast<double>(least))));
-    }
-    result.push_back(plan.plan.operations);
+  BudgetPlanner planner(strategy.profile);
+  BudgetPlan plan = planner.plan(sizes_of(layout), program, strategy.memory_budget);
+  if (plan.feasible()) return std::move(plan.operations);
+  const auto bytes = [](std::int64_t count) { return format_bytes(static_cast<double>(count)); };
+  refuse(fmt::format(
+      "memory_budget = {} is too little for rank {}: its parameters, gradients and optimizer take "
+      "{}, and stage {} with {} micro-batches in flight would do with {} in all",
+      bytes(strategy.memory_budget), plan.rank, bytes(plan.static_bytes), plan.stage,
+      stage_load(program, plan.stage).in_flight, bytes(plan.least_bytes)));
+}
+
+/// A plan's own, as they were made for these stages.
+const std::vector<std::vector<Operation>>& planned_operations(const Strategy& strategy,
+                                                              const StageLayout& layout) {
+  const std::vector<int> sizes = sizes_of(layout);
+  bool fits = strategy.operations.size() == sizes.size();
+  for (std::size_t s = 0; fits && s < sizes.size(); ++s) {
+    Chain chain;
+    chain.layers.resize(static_cast<std::size_t>(sizes[s]));
+    fits = std::all_of(strategy.operations[s].begin(), strategy.operations[s].end(),
+                       [&](const Operation& o) { return o.layer <= sizes[s]; });
+    if (fits) run_operations(chain, strategy.operations[s]);  // throws where they cannot run
   }
-  return result;
+  if (!fits) {
+    refuse(
+        fmt::format("the plan's operations are of {} stages and do not fit these {}; use the "
+                    "plan's sizes",
+                    strategy.operations.size(), sizes.size()));
+  }
+  return strategy.operations;
 }
 
 }  // namespace
@@ -126,6 +97,7 @@ std::vector<std::vector<Operation>> recompute_operations(const Sequence& model,
     check_budget(model, strategy);
     return budget_operations(strategy, layout, program);
   }
+  if (strategy.recompute == RecomputeMode::kPlanned) return planned_operations(strategy, layout);
   const bool by_blocks = strategy.recompute == RecomputeMode::kEvery ||
                          strategy.recompute == RecomputeMode::kSqrt ||
                          strategy.recompute == RecomputeMode::kNamed;
@@ -133,7 +105,7 @@ std::vector<std::vector<Operation>> recompute_operations(const Sequence& model,
   for (int stage = 0; stage < layout.num_stages(); ++stage) {
     const std::size_t first = layout.first_layer[static_cast<std::size_t>(stage)];
     const std::size_t last = layout.first_layer[static_cast<std::size_t>(stage) + 1];
-    const bool save_last = by_blocks && most_in_flight(program, stage) == 1;
+    const bool save_last = by_blocks && stage_load(program, stage).in_flight == 1;
     result.push_back(keep_checkpoints(static_cast<int>(last - first),
                                       checkpoints_of(model, strategy, first, last), save_last));
   }

@@ -9,6 +9,7 @@
 #include "pipewright/cost/profile.h"
 #include "pipewright/nn/autocast.h"
 #include "pipewright/optim/learning_rate.h"
+#include "pipewright/plan/plan.h"
 
 namespace pipewright {
 
@@ -21,6 +22,7 @@ enum class RecomputeMode {
   kNamed,       // the same with the layers that say `checkpoint`
   kSqrt,        // the same with as many blocks as the root of the stage's layers
   kBudget,      // as little as fits `memory_budget`, by the costs in `profile`
+  kPlanned,     // what `operations` say
 };
 
 /// How a model is trained. The defaults are plain single-device training.
@@ -40,6 +42,8 @@ struct Strategy {
   /// measure_profile() of `profile/measure.h` measures it for one micro-batch.
   std::int64_t memory_budget = 0;
   Profile profile = {};
+  /// Of kPlanned: by stage, as a Plan has them.
+  std::vector<std::vector<Operation>> operations = {};
   int threads_per_rank = 0;       // 0: cores / ranks, at least 1
   double deadline_seconds = 300;  // of every wait for another rank
 
@@ -58,5 +62,9 @@ struct Strategy {
   /// made a nan or an infinity. Slow: for looking for it.
   bool check_finite = false;
 };
+
+/// The pipeline of a plan: ranks, micro-batches, schedule, chunks, sizes and recompute. The rest is
+/// the caller's to set.
+Strategy strategy_of(const Plan& plan);
 
 }  // namespace pipewright

@@ -39,7 +39,7 @@ TEST(RecomputeModes, EachLayerRunsAgainOnceAtMost) {
         EXPECT_EQ(cost.time, 3 * layers + again);
         const int last = layers - checkpoints.back() + 1;
         const int kept = static_cast<int>(checkpoints.size()) - 1;  // the chain's input is nobody's
-        EXPECT_EQ(cost.held_bytes, 10 * kept + (save_last ? 50 * last : 0));
+        EXPECT_EQ(cost.forward.held_bytes, 10 * kept + (save_last ? 50 * last : 0));
       }
     }
   }
@@ -48,7 +48,7 @@ TEST(RecomputeModes, EachLayerRunsAgainOnceAtMost) {
 TEST(RecomputeModes, SqrtHoldsTheRootOfWhatSavingHolds) {
   const Chain chain = equal_chain(100);
   const auto cost = run_operations(chain, keep_checkpoints(100, sqrt_checkpoints(100), false));
-  EXPECT_EQ(cost.held_bytes, 90);
+  EXPECT_EQ(cost.forward.held_bytes, 90);
   EXPECT_LE(cost.peak_bytes, 90 + 10 * 50 + 30);
 }
 

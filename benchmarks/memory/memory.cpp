@@ -1,0 +1,247 @@
+// What does a memory cap cost? BERT, masked-LM step, Adam.
+//
+//     bench_memory --device cuda --effective 256 --caps 8GiB,12GiB,16GiB,24GiB,32GiB
+//     bench_memory --device cuda --largest 32GiB
+//     bench_memory                                   # a small layout on the CPU
+//
+// --effective: a batch of so many sentences in micro-batches. For every cap the layers are measured
+// under it, the plan search picks, and what it picked is run. --largest: the largest single batch
+// that each way fits under a cap, and its speed. One JSON object a line.
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "pipewright/base/error.h"
+#include "pipewright/base/units.h"
+#include "pipewright/memory/meter.h"
+#include "pipewright/models/bert.h"
+#include "pipewright/optim/adam.h"
+#include "pipewright/plan/search.h"
+#include "pipewright/profile/measure.h"
+#include "pipewright/recompute/modes.h"
+#include "pipewright/train/trainer.h"
+
+namespace pipewright {
+namespace {
+
+struct Options {
+  std::string device = "cpu";
+  BertOptions bert = {.layers = 6, .dim = 128, .heads = 4, .seq = 64, .vocab = 2000};
+  std::string caps;
+  std::string largest;
+  std::string sizes;
+  std::string precisions = "fp32,bf16";
+  int effective = 64;
+  int steps = 3;
+  double reserve = 0.04;  // of the cap: for what the allocator cannot use
+
+  torch::Device where() const { return torch::Device(device); }
+  bool on_gpu() const { return where().is_cuda(); }
+};
+
+std::vector<std::string> parts_of(const std::string& text) {
+  std::vector<std::string> parts;
+  std::stringstream stream(text);
+  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
+  return parts;
+}
+
+Precision precision_of(const std::string& name) {
+  if (name == "fp32") return Precision::kFull;
+  if (name == "bf16") return Precision::kBf16;
+  throw InvalidArgument("--precisions", fmt::format("'{}'; there are fp32 and bf16", name));
+}
+
+OptimizerFactory optimizer() { return adam(torch::optim::AdamOptions(1e-4)); }
+
+/// Sentences with 15 % of their tokens masked.
+Batch sentences(const Options& o, int rows) {
+  torch::manual_seed(3);
+  const auto masked = std::max<std::int64_t>(1, o.bert.seq * 15 / 100);
+  const auto on = torch::dtype(torch::kLong).device(o.where());
+  return {.inputs = {torch::randint(o.bert.vocab, {rows, o.bert.seq}, on),
+                     torch::rand({rows, o.bert.seq}, torch::device(o.where()))
+                         .argsort(std::int64_t{1}, false)
+                         .slice(1, 0, masked)
+                         .contiguous()},
+          .targets = {torch::randint(o.bert.vocab, {rows, masked}, on)}};
+}
+
+Sequence make_model(const Options& o) {
+  torch::manual_seed(1);
+  Sequence model = make_bert(o.bert);
+  for (const Layer& layer : model.layers()) {
+    if (layer.module) layer.module->to(o.where());
+  }
+  return model;
+}
+
+void cap_memory(const Options& o, std::int64_t bytes) {
+  if (o.on_gpu()) limit_device_memory(o.where(), bytes);
+}
+
+std::vector<Profile> measure(const Options& o, Precision precision) {
+  std::vector<Profile> profiles;
+  const Sequence model = make_model(o);
+  for (const std::string& size : parts_of(o.sizes)) {
+    const Batch batch = sentences(o, static_cast<int>(parse_integer(size, "--sizes", 1, 1 << 20)));
+    MeasureOptions options;
+    options.precision = precision;
+    options.model = "bert";
+    options.optimizer = optimizer();
+    options.repeats = 3;
+    profiles.push_back(
+        measure_profile(model, cross_entropy(), batch.inputs, batch.targets, options));
+  }
+  return profiles;
+}
+
+struct Measured {
+  double seconds = 0;
+  std::int64_t peak_bytes = 0;
+};
+
+Measured run(const Options& o, Strategy strategy, Precision precision, int rows) {
+  strategy.precision = precision;
+  strategy.devices = {o.device};
+  Trainer trainer(make_model(o), cross_entropy(), optimizer(), strategy);
+  const Batch batch = sentences(o, rows);
+  Measured measured;
+  for (int i = 0; i < 2; ++i) trainer.step(batch);
+  std::vector<double> seconds;
+  for (int i = 0; i < o.steps; ++i) {
+    const StepResult result = trainer.step(batch);
+    seconds.push_back(result.seconds);
+    measured.peak_bytes = std::max(measured.peak_bytes, result.peak_bytes[0]);
+  }
+  std::sort(seconds.begin(), seconds.end());
+  measured.seconds = seconds[seconds.size() / 2];
+  return measured;
+}
+
+double gib(std::int64_t bytes) { return static_cast<double>(bytes) / (1LL << 30); }
+
+/// Plans from the best one on until one runs: what the allocator cannot use is only an estimate.
+void measure_cap(const Options& o, const std::string& cap, const std::string& name) {
+  const std::int64_t bytes = parse_bytes(cap, "--caps");
+  cap_memory(o, bytes);
+  const auto profiles = measure(o, precision_of(name));
+  PlanRequest request;
+  request.global_batch = o.effective;
+  request.memory_bytes = static_cast<std::int64_t>((1 - o.reserve) * static_cast<double>(bytes));
+  const PlanSearch found = search_plans(profiles, request);
+  nlohmann::ordered_json out = {{"cap", cap}, {"precision", name}, {"effective", o.effective}};
+  int failed = 0;
+  for (const Plan& plan : found.plans) {
+    try {
+      cap_memory(o, bytes);
+      const Measured measured = run(o, strategy_of(plan), precision_of(name), o.effective);
+      out["sentences_per_second"] = o.effective / measured.seconds;
+      out["step_seconds"] = measured.seconds;
+      out["predicted_step_seconds"] = plan.step_seconds;
+      out["micro_batch_size"] = plan.micro_batch_size;
+      out["recompute"] = plan.recompute();
+      out["peak_gib"] = gib(measured.peak_bytes);
+      out["predicted_peak_gib"] = gib(plan.peak_bytes[0]);
+      out["plans_that_ran_out_of_memory"] = failed;
+      break;
+    } catch (const OutOfMemory&) {
+      if (++failed == 5) break;
+    }
+  }
+  fmt::print("{}\n", out.dump());
+  std::fflush(stdout);
+}
+
+/// The largest batch that the way fits by prediction, which is then run.
+void measure_largest(const Options& o, const std::string& mode, const std::string& name) {
+  const std::int64_t bytes = parse_bytes(o.largest, "--largest");
+  cap_memory(o, bytes);
+  const auto profiles = measure(o, precision_of(name));
+  const auto budget = static_cast<std::int64_t>((1 - o.reserve) * static_cast<double>(bytes));
+  const int layers = static_cast<int>(profiles[0].layers.size());
+  const auto plan_of = [&](int rows) -> std::optional<Plan> {
+    PlanRequest request;
+    request.global_batch = rows;
+    request.memory_bytes = mode == "budget" ? budget : 0;
+    request.most_micro_batches = 1;
+    const PlanSearch found = search_plans(profiles, request);
+    if (found.plans.empty()) return std::nullopt;
+    Plan plan = found.plans[0];
+    if (mode == "all") {  // each block of attention and MLP from its input
+      std::vector<int> checkpoints = {1};
+      for (int layer = 2; layer < layers; layer += 2) checkpoints.push_back(layer);
+      plan.operations = {keep_checkpoints(layers, checkpoints, false)};
+      plan = predict(profiles, plan);
+    }
+    if (plan.peak_bytes[0] > budget) return std::nullopt;
+    return plan;
+  };
+  int least = 0, most = 1;
+  while (plan_of(most)) least = most, most *= 2;
+  while (most - least > 1) {
+    const int middle = (least + most) / 2;
+    (plan_of(middle) ? least : most) = middle;
+  }
+  nlohmann::ordered_json out = {{"cap", o.largest}, {"mode", mode}, {"precision", name}};
+  for (int rows = least; rows > 0; rows -= std::max(1, rows / 64)) {
+    try {
+      cap_memory(o, bytes);
+      const Plan plan = *plan_of(rows);
+      const Measured measured = run(o, strategy_of(plan), precision_of(name), rows);
+      out["batch"] = rows;
+      out["predicted_batch"] = least;
+      out["sentences_per_second"] = rows / measured.seconds;
+      out["predicted_step_seconds"] = plan.step_seconds;
+      out["step_seconds"] = measured.seconds;
+      out["peak_gib"] = gib(measured.peak_bytes);
+      break;
+    } catch (const OutOfMemory&) {
+    }
+  }
+  fmt::print("{}\n", out.dump());
+  std::fflush(stdout);
+}
+
+int main(int argc, char** argv) {
+  Options o;
+  CLI::App app("What a memory cap costs");
+  app.add_option("--device", o.device, "cpu or cuda:0");
+  app.add_option("--layers", o.bert.layers, "Blocks");
+  app.add_option("--dim", o.bert.dim, "Width");
+  app.add_option("--heads", o.bert.heads, "Heads");
+  app.add_option("--seq", o.bert.seq, "Tokens");
+  app.add_option("--vocab", o.bert.vocab, "Tokens there are");
+  app.add_option("--caps", o.caps, "Memory caps to plan for, e.g. 8GiB,12GiB");
+  app.add_option("--largest", o.largest, "A memory cap to find the largest batch under");
+  app.add_option("--sizes", o.sizes, "Micro-batch sizes to measure layers with");
+  app.add_option("--precisions", o.precisions, "fp32,bf16");
+  app.add_option("--effective", o.effective, "Sentences a step, for --caps");
+  app.add_option("--steps", o.steps, "Timed steps");
+  app.add_option("--reserve", o.reserve, "Share of the cap that plans leave alone");
+  CLI11_PARSE(app, argc, argv);
+  if (o.sizes.empty()) o.sizes = o.on_gpu() ? "4,16,48" : "2,8";
+  if (o.caps.empty() && o.largest.empty()) o.caps = "24MiB,32MiB,48MiB", o.largest = "48MiB";
+  for (const std::string& precision : parts_of(o.precisions)) {
+    for (const std::string& cap : parts_of(o.caps)) measure_cap(o, cap, precision);
+    if (o.largest.empty()) continue;
+    for (const char* mode : {"none", "all", "budget"}) measure_largest(o, mode, precision);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace pipewright
+
+int main(int argc, char** argv) {
+  try {
+    return pipewright::main(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bench_memory: {}\n", error.what());
+    return 2;
+  }
+}

@@ -1,0 +1,125 @@
+#include "pipewright/models/bert.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "pipewright/models/transformer.h"
+#include "pipewright/torch/compat.h"
+
+namespace pipewright {
+namespace {
+
+constexpr const char* kWhere = "bert";
+constexpr double kInitialDeviation = 0.02;  // BERT's
+
+struct EmbedImpl : torch::nn::Module {
+  explicit EmbedImpl(const BertOptions& o)
+      : seq(o.seq), norm(register_module("norm", layer_norm(o.dim))) {
+    token = register_parameter("token", torch::empty({o.vocab, o.dim}));
+    position = register_parameter("position", torch::empty({o.seq, o.dim}));
+    torch::nn::init::normal_(token, 0, kInitialDeviation);
+    torch::nn::init::normal_(position, 0, kInitialDeviation);
+  }
+
+  /// The masked positions go straight to the head, which pops them.
+  std::tuple<torch::Tensor, torch::Tensor> forward(const torch::Tensor& tokens,
+                                                   const torch::Tensor& masked) {
+    check_tokens(kWhere, tokens, seq);
+    const auto x = torch::embedding(token, tokens) + position.slice(0, 0, tokens.size(1));
+    return {norm(x), masked};
+  }
+
+  std::int64_t seq;
+  torch::nn::LayerNorm norm;
+  torch::Tensor token, position;
+};
+TORCH_MODULE(Embed);
+
+struct AttentionImpl : torch::nn::Module {
+  explicit AttentionImpl(const BertOptions& o)
+      : heads(o.heads),
+        dropout(o.dropout),
+        qkv(register_module("qkv", linear(o.dim, 3 * o.dim, kInitialDeviation))),
+        proj(register_module("proj", linear(o.dim, o.dim, kInitialDeviation))),
+        norm(register_module("norm", layer_norm(o.dim))) {}
+
+  torch::Tensor forward(const torch::Tensor& x) {  // (B, T, C)
+    const auto b = x.size(0), t = x.size(1), c = x.size(2);
+    const auto parts = qkv(x).view({b, t, 3, heads, c / heads}).permute({2, 0, 3, 1, 4});
+    const auto mixed = compat::attention(parts[0], parts[1], parts[2], is_training() ? dropout : 0);
+    const auto y = proj(mixed.transpose(1, 2).reshape({b, t, c}));
+    return norm(x + torch::dropout(y, dropout, is_training()));
+  }
+
+  std::int64_t heads;
+  double dropout;
+  torch::nn::Linear qkv, proj;
+  torch::nn::LayerNorm norm;
+};
+TORCH_MODULE(Attention);
+
+struct MlpImpl : torch::nn::Module {
+  explicit MlpImpl(const BertOptions& o)
+      : dropout(o.dropout),
+        up(register_module("up", linear(o.dim, 4 * o.dim, kInitialDeviation))),
+        down(register_module("down", linear(4 * o.dim, o.dim, kInitialDeviation))),
+        norm(register_module("norm", layer_norm(o.dim))) {}
+
+  torch::Tensor forward(const torch::Tensor& x) {
+    return norm(x + torch::dropout(down(torch::gelu(up(x))), dropout, is_training()));
+  }
+
+  double dropout;
+  torch::nn::Linear up, down;
+  torch::nn::LayerNorm norm;
+};
+TORCH_MODULE(Mlp);
+
+struct HeadImpl : torch::nn::Module {
+  /// Registers the very tensor it is given: the embedding's is tied.
+  HeadImpl(const BertOptions& o, torch::Tensor table)
+      : transform(register_module("transform", linear(o.dim, o.dim, kInitialDeviation))),
+        norm(register_module("norm", layer_norm(o.dim))) {
+    weight = register_parameter("weight", table);
+    bias = register_parameter("bias", torch::zeros({o.vocab}));
+  }
+
+  torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& masked) {  // (B, T, C), (B, P)
+    const auto at = masked.unsqueeze(-1).expand({-1, -1, x.size(2)});
+    const auto chosen = norm(torch::gelu(transform(x.gather(1, at))));
+    return torch::linear(chosen, weight, bias);  // (B, P, vocab)
+  }
+
+  torch::nn::Linear transform;
+  torch::nn::LayerNorm norm;
+  torch::Tensor weight, bias;
+};
+TORCH_MODULE(Head);
+
+}  // namespace
+
+Sequence make_bert(const BertOptions& options) {
+  check_sizes(kWhere, {{"layers", options.layers},
+                       {"dim", options.dim},
+                       {"heads", options.heads},
+                       {"seq", options.seq},
+                       {"vocab", options.vocab}});
+  check_heads(kWhere, options.dim, options.heads);
+  check_dropout(kWhere, options.dropout);
+  const auto dim = static_cast<double>(options.dim);
+  Sequence model;
+  Embed embed(options);
+  model.add("embed", embed, {.stash = {"masked"}, .cost = dim});
+  for (std::int64_t i = 0; i < options.layers; ++i) {
+    model.add(fmt::format("attention{}", i), Attention(options),
+              {.cost = 4 * dim * dim + 2 * static_cast<double>(options.seq) * dim});
+    model.add(fmt::format("mlp{}", i), Mlp(options), {.cost = 8 * dim * dim});
+  }
+  // About a seventh of the tokens pass the head.
+  model.add("head", Head(options, embed->token),
+            {.pop = {"masked"}, .cost = dim * static_cast<double>(options.vocab) / 7});
+  return model;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <initializer_list>
+#include <utility>
+
+namespace pipewright {
+
+// What the transformers here have in common.
+
+/// Each at least 1. Throws InvalidArgument(`where`) naming the size.
+void check_sizes(const char* where,
+                 std::initializer_list<std::pair<const char*, std::int64_t>> sizes);
+void check_heads(const char* where, std::int64_t dim, std::int64_t heads);
+void check_dropout(const char* where, double dropout);
+
+/// Tokens are (rows, length), no longer than `seq`.
+void check_tokens(const char* where, const torch::Tensor& tokens, std::int64_t seq);
+
+torch::nn::LayerNorm layer_norm(std::int64_t dim);
+torch::nn::Linear linear(std::int64_t from, std::int64_t to, double deviation);
+
+}  // namespace pipewright

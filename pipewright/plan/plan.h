@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pipewright/ir/program.h"
+#include "pipewright/recompute/chain.h"
+
+namespace pipewright {
+
+/// How a model is to be trained, and what was predicted for it. Kept in a file.
+struct Plan {
+  std::string model;
+  std::string schedule = "1f1b";
+  int ranks = 1;
+  int chunks = 1;
+  std::int64_t global_batch = 1;
+  int micro_batches = 1;
+  int micro_batch_size = 1;                        // the largest
+  std::vector<int> sizes;                          // layers by stage
+  std::int64_t memory_bytes = 0;                   // a rank's budget; 0: without end
+  std::vector<std::vector<Operation>> operations;  // by stage; empty: nothing is run again
+
+  double step_seconds = 0;
+  double bubble_fraction = 0;
+  std::vector<std::int64_t> peak_bytes;  // by rank
+
+  std::string recompute() const { return operations.empty() ? "none" : "budget"; }
+  double samples_per_second() const { return static_cast<double>(global_batch) / step_seconds; }
+
+  friend bool operator==(const Plan&, const Plan&) = default;
+};
+
+/// The plan's Program: lowered, with R where something is run again and with the update.
+Program plan_program(const Plan& plan);
+
+/// The file's text. Throws InvalidArgument(`where`) naming the member.
+Plan parse_plan(std::string_view json, std::string_view where);
+Plan load_plan(const std::string& path);
+
+/// The text that parse_plan reads back to an equal Plan.
+std::string to_json(const Plan& plan);
+
+}  // namespace pipewright

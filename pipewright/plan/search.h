@@ -1,0 +1,45 @@
+#pragma once
+
+#include <span>
+
+#include "pipewright/cost/profile.h"
+#include "pipewright/plan/plan.h"
+
+namespace pipewright {
+
+/// What there is to train with.
+struct PlanRequest {
+  int ranks = 1;
+  std::int64_t global_batch = 1;
+  std::int64_t memory_bytes = 0;            // a rank; 0: without end
+  double link_bandwidth = 0;                // bytes a second between two ranks; 0: no time
+  double link_latency = 0;                  // seconds
+  std::vector<std::string> schedules = {};  // to choose from; empty: all that train
+  int most_chunks = 4;                      // stages a rank, for schedules that take several
+  int most_micro_batches = 512;
+};
+
+struct RejectedPlan {
+  Plan plan;  // without predictions
+  std::string reason;
+};
+
+struct PlanSearch {
+  std::vector<Plan> plans;  // fastest first
+  std::vector<RejectedPlan> rejected;
+};
+
+/// Looks for the plans with the most samples a second that fit: every schedule with every number of
+/// chunks, every number of micro-batches up to most_micro_batches that makes them smaller, and for
+/// each of these the split of layers and the recompute plan (see BudgetPlanner) that make the
+/// simulated step shortest. All splits are tried where they are few; else those one layer away from
+/// the best so far, again and again, starting from the lightest bottleneck in time and in bytes.
+///
+/// `profiles`: of one model, for one or several sizes of micro-batch: see scale_profile().
+PlanSearch search_plans(std::span<const Profile> profiles, const PlanRequest& request);
+
+/// What a plan costs on a model of these profiles: its predictions are filled in.
+Plan predict(std::span<const Profile> profiles, Plan plan, double link_bandwidth = 0,
+             double link_latency = 0);
+
+}  // namespace pipewright

@@ -1,0 +1,156 @@
+#include "pipewright/plan/stage_work.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace pipewright {
+namespace {
+
+ChainLayer chain_layer(const LayerCost& cost) {
+  return {cost.forward_seconds,    cost.backward_seconds,
+          cost.output_bytes,       std::max(cost.saved_bytes, cost.output_bytes),
+          cost.forward_temp_bytes, cost.backward_temp_bytes};
+}
+
+Chain chain_of(const Profile& profile, LayerRange layers) {
+  Chain chain;
+  for (std::size_t i = layers.first; i < layers.last; ++i)
+    chain.layers.push_back(chain_layer(profile.layers[i]));
+  return chain;
+}
+
+std::int64_t sum(const Profile& profile, LayerRange layers,
+                 std::initializer_list<std::int64_t LayerCost::*> members) {
+  std::int64_t bytes = 0;
+  for (std::size_t i = layers.first; i < layers.last; ++i) {
+    for (const auto member : members) bytes += profile.layers[i].*member;
+  }
+  return bytes;
+}
+
+std::int64_t static_bytes(const Profile& profile, LayerRange layers) {
+  return sum(
+      profile, layers,
+      {&LayerCost::parameter_bytes, &LayerCost::gradient_bytes, &LayerCost::optimizer_bytes});
+}
+
+std::int64_t input_bytes(const Profile& profile, LayerRange layers) {
+  return layers.first == 0 ? profile.input_bytes : profile.layers[layers.first - 1].output_bytes;
+}
+
+/// What a micro-batch holds from F to B beside what its operations do: the stage's input, and
+/// skips, which somebody may want before they could be made again.
+std::int64_t boundary_bytes(const Profile& profile, LayerRange layers) {
+  return input_bytes(profile, layers) + sum(profile, layers, {&LayerCost::skip_bytes});
+}
+
+std::int64_t half_bytes(const Profile& profile, LayerRange layers) {
+  return sum(profile, layers, {&LayerCost::weight_half_bytes});
+}
+
+}  // namespace
+
+std::vector<LayerRange> layer_ranges(const std::vector<int>& sizes) {
+  std::vector<LayerRange> ranges;
+  std::size_t next = 0;
+  for (const int size : sizes) {
+    ranges.push_back({next, next + static_cast<std::size_t>(size)});
+    next = ranges.back().last;
+  }
+  return ranges;
+}
+
+StageLoad stage_load(const Program& program, int stage) {
+  StageLoad now;
+  StageLoad most;
+  const auto rank = static_cast<std::size_t>(program.placement[static_cast<std::size_t>(stage)]);
+  for (const Instruction i : program.ranks[rank]) {
+    if (i.stage() != stage) continue;
+    if (i.kind() == Kind::kForward) most.in_flight = std::max(most.in_flight, ++now.in_flight);
+    if (i.kind() == Kind::kBackward || i.kind() == Kind::kBackwardInput) --now.in_flight;
+    if (i.kind() == Kind::kBackwardInput) most.halves = std::max(most.halves, ++now.halves);
+    if (i.kind() == Kind::kBackwardWeight) --now.halves;
+  }
+  return most;
+}
+
+int early_inputs(const Program& program, int stage) {
+  if (stage == 0) return 0;
+  return std::max(1,
+                  stage_load(program, stage - 1).in_flight - stage_load(program, stage).in_flight);
+}
+
+StageCost stage_cost(const Profile& profile, LayerRange layers,
+                     const std::vector<Operation>& operations, int early_inputs) {
+  const OperationsCost work = run_operations(chain_of(profile, layers), operations);
+  StageCost cost;
+  double again = work.backward.time;  // forwards between the backwards
+  for (std::size_t i = layers.first; i < layers.last; ++i) {
+    const LayerCost& layer = profile.layers[i];
+    again -= layer.backward_seconds;
+    cost.backward_input += layer.backward_input_seconds;
+    cost.backward_weight += layer.backward_weight_seconds;
+    cost.step += layer.step_seconds;
+    cost.weight_temp_bytes =
+        std::max(cost.weight_temp_bytes, static_cast<double>(layer.gradient_bytes));
+  }
+  cost.forward = work.forward.time;
+  cost.recompute = work.recompute.time;
+  cost.backward = work.backward.time;
+  cost.backward_input += std::max(0.0, again);
+  const auto boundary = static_cast<double>(boundary_bytes(profile, layers));
+  const auto held = static_cast<double>(work.recompute.held_bytes);
+  cost.boundary_bytes = boundary + static_cast<double>(work.forward.held_bytes);
+  cost.activation_bytes = boundary + held;
+  cost.weight_half_bytes = static_cast<double>(half_bytes(profile, layers));
+  cost.static_bytes = static_cast<double>(static_bytes(profile, layers) +
+                                          early_inputs * input_bytes(profile, layers));
+  cost.forward_temp_bytes = static_cast<double>(work.forward.peak_bytes - work.forward.held_bytes);
+  cost.recompute_temp_bytes = static_cast<double>(work.recompute.peak_bytes) - held;
+  cost.backward_temp_bytes = static_cast<double>(work.backward.peak_bytes) - held;
+  return cost;
+}
+
+const StageRecompute& BudgetPlanner::stage(LayerRange layers, int in_flight, std::int64_t budget) {
+  const auto key = std::tuple(layers, in_flight, budget);
+  const auto found = known_.find(key);
+  if (found != known_.end()) return found->second;
+  StageChain chain;
+  chain.chain = chain_of(profile_, layers);
+  chain.input_bytes = boundary_bytes(profile_, layers);
+  chain.in_flight = in_flight;
+  return known_.emplace(key, plan_stage(chain, budget, most_units_)).first->second;
+}
+
+BudgetPlan BudgetPlanner::plan(const std::vector<int>& sizes, const Program& program,
+                               std::int64_t memory_bytes) {
+  const std::vector<LayerRange> ranges = layer_ranges(sizes);
+  std::vector<std::int64_t> fixed(program.ranks.size());
+  for (std::size_t s = 0; s < ranges.size(); ++s)
+    fixed[static_cast<std::size_t>(program.placement[s])] += static_bytes(profile_, ranges[s]);
+  const auto chunks = static_cast<std::int64_t>(std::max(program.num_chunks(), 1));
+  BudgetPlan result;
+  for (std::size_t s = 0; s < ranges.size(); ++s) {
+    const int rank = program.placement[s];
+    const StageLoad load = stage_load(program, static_cast<int>(s));
+    const std::int64_t aside =
+        early_inputs(program, static_cast<int>(s)) * input_bytes(profile_, ranges[s]) +
+        load.halves * half_bytes(profile_, ranges[s]);
+    const std::int64_t of_rank = fixed[static_cast<std::size_t>(rank)];
+    const StageRecompute& planned =
+        stage(ranges[s], load.in_flight, (memory_bytes - of_rank) / chunks - aside);
+    if (planned.feasible) {
+      result.operations.push_back(planned.plan.operations);
+      continue;
+    }
+    result.operations.clear();
+    result.rank = rank;
+    result.stage = static_cast<int>(s);
+    result.static_bytes = of_rank;
+    result.least_bytes = of_rank + chunks * (planned.least_budget_bytes + aside);
+    return result;
+  }
+  return result;
+}
+
+}  // namespace pipewright

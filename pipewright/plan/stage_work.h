@@ -1,0 +1,67 @@
+#pragma once
+
+#include <map>
+#include <tuple>
+
+#include "pipewright/cost/profile.h"
+#include "pipewright/ir/program.h"
+#include "pipewright/recompute/stage_plan.h"
+
+namespace pipewright {
+
+/// Layers [first, last) of a profile: a stage.
+struct LayerRange {
+  std::size_t first = 0;
+  std::size_t last = 0;
+
+  int size() const { return static_cast<int>(last - first); }
+  friend auto operator<=>(const LayerRange&, const LayerRange&) = default;
+};
+std::vector<LayerRange> layer_ranges(const std::vector<int>& sizes);
+
+/// The most micro-batches a stage holds at the same time.
+struct StageLoad {
+  int in_flight = 0;  // between F and B (or I)
+  int halves = 0;     // between I and W
+};
+StageLoad stage_load(const Program& program, int stage);
+
+/// How many inputs may lie at a stage before it takes them: those that the stage before can make
+/// ahead of it.
+int early_inputs(const Program& program, int stage);
+
+/// What a stage costs whose layers are run so, where a Program says F, R and B.
+StageCost stage_cost(const Profile& profile, LayerRange layers,
+                     const std::vector<Operation>& operations, int early_inputs = 0);
+
+/// A pipeline's operations by stage under a memory budget a rank; or what is missing.
+struct BudgetPlan {
+  std::vector<std::vector<Operation>> operations;  // empty where one rank cannot do with its budget
+  int rank = 0;                                    // that one
+  int stage = 0;
+  std::int64_t static_bytes = 0;  // of its parameters, gradients and optimizer
+  std::int64_t least_bytes = 0;   // that it would do with
+
+  bool feasible() const { return !operations.empty(); }
+};
+
+/// Plans recompute for the stages of one profile, and remembers.
+class BudgetPlanner {
+ public:
+  /// `most_units`: see optimal_recompute().
+  explicit BudgetPlanner(const Profile& profile, int most_units = 0)
+      : profile_(profile), most_units_(most_units) {}
+
+  /// As little run again as fits. A rank with several stages gives each an equal share of what its
+  /// parameters leave.
+  BudgetPlan plan(const std::vector<int>& sizes, const Program& program, std::int64_t memory_bytes);
+
+ private:
+  const StageRecompute& stage(LayerRange layers, int in_flight, std::int64_t budget);
+
+  const Profile& profile_;
+  int most_units_;
+  std::map<std::tuple<LayerRange, int, std::int64_t>, StageRecompute> known_;
+};
+
+}  // namespace pipewright

@@ -1,0 +1,18 @@
+#include "pipewright/train/strategy.h"
+
+namespace pipewright {
+
+Strategy strategy_of(const Plan& plan) {
+  Strategy strategy;
+  strategy.ranks = plan.ranks;
+  strategy.micro_batches = plan.micro_batches;
+  strategy.schedule = plan.schedule;
+  strategy.chunks = plan.chunks;
+  strategy.sizes = plan.sizes;
+  if (plan.operations.empty()) return strategy;
+  strategy.recompute = RecomputeMode::kPlanned;
+  strategy.operations = plan.operations;
+  return strategy;
+}
+
+}  // namespace pipewright
