@@ -27,6 +27,7 @@ struct Options {
   std::vector<std::string> schedules;
   std::string top = "10";
   std::string output;
+  bool offload = false;
   bool json = false;
 };
 
@@ -47,6 +48,7 @@ PlanRequest parse(const Options& options) {
   if (!options.link_latency.empty())
     request.link_latency = parse_non_negative(options.link_latency, "--link-latency");
   request.schedules = options.schedules;
+  request.offload = options.offload;
   return request;
 }
 
@@ -66,7 +68,8 @@ nlohmann::ordered_json shape_json(const Plan& plan) {
           {"micro_batches", plan.micro_batches},
           {"micro_batch_size", plan.micro_batch_size},
           {"sizes", plan.sizes},
-          {"recompute", plan.recompute()}};
+          {"recompute", plan.recompute()},
+          {"offload", plan.offloads()}};
 }
 
 void print_json(const PlanSearch& found, std::size_t top) {
@@ -143,7 +146,7 @@ void run(const Options& options) {
   const PlanRequest request = parse(options);
   const auto top = static_cast<std::size_t>(parse_integer(options.top, "--top", 1, 1 << 20));
   const std::vector<Profile> profiles = load_profiles(options);
-  if (profiles.size() == 1) {
+  if (profiles.size() == 1 && !options.json) {
     fmt::print(stderr,
                "pipewright: [plan] one profile, of micro-batches of {}: other sizes are taken in "
                "proportion; with profiles of two or more sizes they are predicted better\n",
@@ -186,6 +189,9 @@ void add_plan(CLI::App& program) {
   command->add_option("--schedule", options->schedules,
                       "Choose among these alone (default: all; for one rank 1f1b, which is plain "
                       "accumulation there)");
+  command->add_flag("--offload", options->offload,
+                    "What recompute keeps may go to the host's memory where that is faster, at the "
+                    "profile's host_bandwidth");
   command->add_option("--top", options->top, "How many plans to show (default 10)");
   command->add_option("--output", options->output, "Write the best plan to this file");
   command->add_flag("--json", options->json,

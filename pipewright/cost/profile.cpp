@@ -70,8 +70,8 @@ LayerCost parse_layer(const nlohmann::json& value, std::string_view where, std::
 Profile parse_profile(std::string_view json, std::string_view where) {
   const nlohmann::json root = parse_json(json, where);
   const JsonObject object(root, where, "profile");
-  object.refuse_unknown(
-      {"format", "version", "model", "machine", "micro_batch_size", "input_bytes", "layers"});
+  object.refuse_unknown({"format", "version", "model", "machine", "micro_batch_size", "input_bytes",
+                         "host_bandwidth", "layers"});
   if (object.string("format") != kFormat) {
     throw InvalidArgument(where, fmt::format("this is no profile: format is not '{}'", kFormat));
   }
@@ -86,6 +86,7 @@ Profile parse_profile(std::string_view json, std::string_view where) {
   profile.micro_batch_size =
       static_cast<int>(object.integer_or("micro_batch_size", 1, kMostMicroBatchSize, 1));
   profile.input_bytes = object.integer_or("input_bytes", 0, kMostBytes, 0);
+  profile.host_bandwidth = object.non_negative_or("host_bandwidth", 0);
   for (const auto& layer : object.array("layers")) {
     profile.layers.push_back(parse_layer(layer, where, profile.layers.size()));
   }
@@ -103,7 +104,8 @@ std::string to_json(const Profile& profile) {
                                  {"model", profile.model},
                                  {"machine", profile.machine},
                                  {"micro_batch_size", profile.micro_batch_size},
-                                 {"input_bytes", profile.input_bytes}};
+                                 {"input_bytes", profile.input_bytes},
+                                 {"host_bandwidth", profile.host_bandwidth}};
   nlohmann::ordered_json layers = nlohmann::ordered_json::array();
   for (const LayerCost& layer : profile.layers) {
     nlohmann::ordered_json entry = {{"name", layer.name},

@@ -38,6 +38,7 @@ struct Profile {
   std::string machine;  // what it was taken on, for people
   int micro_batch_size = 1;
   std::int64_t input_bytes = 0;  // of one micro-batch
+  double host_bandwidth = 0;     // bytes a second between GPU and host, one way; 0: not measured
   std::vector<LayerCost> layers;
 
   friend bool operator==(const Profile&, const Profile&) = default;

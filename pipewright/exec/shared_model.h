@@ -40,6 +40,8 @@ struct SharedModel {
   /// By stage: what is done with its layers for a micro-batch that is recomputed. Layers count from
   /// 1 within the stage.
   std::vector<std::vector<Operation>> recompute;
+  /// By stage: what those operations keep lies in the host's memory meanwhile. Empty: nowhere.
+  std::vector<char> offload;
 };
 /// With everything run again before its backward, where a Program says R; `recompute` may be
 /// changed before the stages are made.

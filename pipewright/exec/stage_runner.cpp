@@ -41,6 +41,7 @@ StageRunner::StageRunner(const SharedModel& shared, int stage, Transport* transp
     first = end;
   }
   recomputing_ = grouped.operations;
+  offload_ = !shared.offload.empty() && shared.offload[s] != 0;
   saving_ = save_everything(static_cast<int>(segments_.size()));
   for (int k = 1; k <= static_cast<int>(segments_.size()); ++k)
     passing_.push_back({LayerOp::kForwardDiscard, k});
@@ -173,6 +174,46 @@ void StageRunner::pass_on(const StepInput& input, const ForwardContext& context,
   if (context.keep_graph) run->loss_gradient = torch::full_like(made->outputs[0], input.loss_scale);
 }
 
+/// Sends a kept input to the host. No more than two copies are under way at a time: what is copied
+/// has its memory until then.
+void StageRunner::park(Run* run, std::size_t segment) {
+  constexpr std::size_t kMostLeaving = 2;
+  if (leaving_.size() == kMostLeaving) {
+    leaving_.front()->block(place_.stream->stream());
+    leaving_.pop_front();
+  }
+  Message& input = run->inputs[segment];
+  copies_.depart(&input, torch::kCPU);
+  if (!input.ready.empty()) leaving_.push_back(input.ready.back());
+  input.ready.clear();
+  run->parked[segment] = Parked::kOnHost;
+}
+
+void StageRunner::start_back(Run* run, std::size_t segment) {
+  copies_.depart(&run->inputs[segment], shared_.layout.device_of(stage_));
+  for (const auto& tensor : run->inputs[segment].tensors)
+    MemoryMeter::recharge(tensor, place_.memory_slot);
+  run->parked[segment] = Parked::kComingBack;
+}
+
+void StageRunner::bring_back(Run* run, std::size_t segment) {
+  if (run->parked[segment] == Parked::kHere) return;
+  if (run->parked[segment] == Parked::kOnHost) start_back(run, segment);
+  copies_.arrive(&run->inputs[segment], shared_.layout.device_of(stage_), {}, {});
+  run->parked[segment] = Parked::kHere;
+}
+
+/// Starts the copy that the next forward which needs one will want, beside what runs meanwhile.
+void StageRunner::bring_next_back(Run* run) {
+  for (std::size_t i = run->next; offload_ && i < run->operations->size(); ++i) {
+    const Operation& operation = (*run->operations)[i];
+    if (operation.op == LayerOp::kBackward) continue;
+    const auto k = static_cast<std::size_t>(operation.layer - 1);
+    if (run->parked[k] == Parked::kOnHost) start_back(run, k);
+    return;
+  }
+}
+
 /// The run's next operation, which is a forward.
 void StageRunner::run_forward(const StepInput& input, int micro_batch, Run* run,
                               bool forward_only) {
@@ -183,6 +224,7 @@ void StageRunner::run_forward(const StepInput& input, int micro_batch, Run* run,
   now.recomputing = std::exchange(run->been_through[k], 1) != 0;
   const torch::AutoGradMode mode(now.keep_graph);
   const AutocastScope autocast(now.device, input.precision);
+  bring_back(run, k);
   SegmentRun segment = leaves(run->inputs[k]);
   for (const auto& name : segments_[k].pops()) {
     const Message& skip = popped(run, name, micro_batch);
@@ -194,7 +236,11 @@ void StageRunner::run_forward(const StepInput& input, int micro_batch, Run* run,
           boundary({made.stashes[i]}, segment_end_[k] - 1, now.keep_graph), micro_batch);
   }
   pass_on(input, now, k, run, &made, forward_only);
-  if (operation.op != LayerOp::kForwardKeep) run->inputs[k] = {};
+  if (operation.op != LayerOp::kForwardKeep) {
+    run->inputs[k] = {};
+  } else if (offload_ && run->operations == &recomputing_) {
+    park(run, k);
+  }
   if (!now.keep_graph) return;
   segment.ends = ends_of(std::move(made));
   run->segments[k] = std::move(segment);
@@ -205,6 +251,7 @@ StageRunner::Run StageRunner::start(const StepInput& input, int micro_batch,
   Run run;
   run.operations = &operations;
   run.inputs.resize(segments_.size());
+  run.parked.resize(segments_.size(), Parked::kHere);
   run.segments.resize(segments_.size());
   run.been_through.resize(segments_.size());
   run.inputs[0] = take_input(input, micro_batch);
@@ -229,6 +276,7 @@ void StageRunner::recompute(const StepInput& input, int micro_batch) {
 void StageRunner::run_backward(int micro_batch, Run* run, bool split) {
   const auto k = static_cast<std::size_t>((*run->operations)[run->next++].layer - 1);
   SegmentRun& segment = run->segments[k];
+  bring_next_back(run);
   if (k + 1 < run->inputs.size()) run->inputs[k + 1] = {};  // nobody runs forward from here again
   Tensors gradients = std::move(run->gradients);
   for (const auto& name : segments_[k].stashes()) {
@@ -316,6 +364,7 @@ void StageRunner::abandon_norms() {
 
 void StageRunner::abandon() {
   abandon_norms();
+  leaving_.clear();
   runs_.clear();
   outgoing_.clear();
   outgoing_gradients_.clear();

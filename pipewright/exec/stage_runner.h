@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <unordered_map>
@@ -8,7 +9,7 @@
 
 #include "pipewright/exec/shared_model.h"
 #include "pipewright/torch/stream.h"
-#include "pipewright/transport/transport.h"
+#include "pipewright/transport/device_copy.h"
 
 namespace pipewright {
 
@@ -71,11 +72,15 @@ class StageRunner {
   void set_begin(c10::Event* begin) { begin_ = begin; }
 
  private:
+  /// Where a kept input is.
+  enum class Parked : std::uint8_t { kHere, kOnHost, kComingBack };
+
   /// A micro-batch at this stage, between forward and backward.
   struct Run {
     const std::vector<Operation>* operations = nullptr;  // on segments, which count from 1
     std::size_t next = 0;                                // of the operations
     std::vector<Message> inputs;                         // by segment; empty: not there
+    std::vector<Parked> parked;                          // by segment: where its input is
     std::vector<SegmentRun> segments;
     std::vector<char> been_through;                       // by segment: its forward has run
     std::map<std::string, Message> skips;                 // for segments to pop
@@ -95,6 +100,10 @@ class StageRunner {
   /// Sends a segment's outputs on their way, or makes the loss of them.
   void pass_on(const StepInput& input, const ForwardContext& context, std::size_t segment, Run* run,
                SegmentOutputs* made, bool forward_only);
+  void park(Run* run, std::size_t segment);
+  void start_back(Run* run, std::size_t segment);
+  void bring_back(Run* run, std::size_t segment);
+  void bring_next_back(Run* run);
   torch::Tensor scaled_loss(const StepInput& input, int micro_batch, const Tensors& outputs);
   SegmentRun leaves(const Message& input) const;
   const Message& popped(Run* run, const std::string& name, int micro_batch);
@@ -113,8 +122,11 @@ class StageRunner {
   std::vector<Operation> recomputing_;    // on segments: of a micro-batch that is recomputed
   std::vector<Operation> saving_;         // of one that is not
   std::vector<Operation> passing_;        // of one that has no backward
-  std::unordered_map<int, Run> runs_;     // by micro-batch
-  std::map<int, Message> outgoing_;       // outputs that wait for their SEND
+  bool offload_ = false;                  // what those keep goes to the host
+  DeviceCopy copies_;                     // there and back
+  std::deque<std::shared_ptr<c10::Event>> leaving_;  // copies to the host that may still run
+  std::unordered_map<int, Run> runs_;                // by micro-batch
+  std::map<int, Message> outgoing_;                  // outputs that wait for their SEND
   std::map<int, Message> outgoing_gradients_;
   std::map<int, LossValue> losses_;
   double waited_ = 0;

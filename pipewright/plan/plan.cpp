@@ -96,7 +96,7 @@ Plan parse_plan(std::string_view json, std::string_view where) {
   const JsonObject object(root, where, "plan");
   object.refuse_unknown({"format", "version", "model", "schedule", "ranks", "chunks",
                          "global_batch", "micro_batches", "micro_batch_size", "sizes", "recompute",
-                         "memory_bytes", "operations", "step_seconds", "bubble_fraction",
+                         "memory_bytes", "operations", "offload", "step_seconds", "bubble_fraction",
                          "peak_bytes"});
   if (object.string("format") != kFormat)
     throw InvalidArgument(where, fmt::format("this is no plan: format is not '{}'", kFormat));
@@ -121,6 +121,16 @@ Plan parse_plan(std::string_view json, std::string_view where) {
   if (object.has("operations")) {
     for (const std::string& text : object.strings("operations"))
       plan.operations.push_back(parse_operations(text, where));
+  }
+  plan.offload.resize(plan.operations.size());
+  if (object.has("offload")) {
+    const auto stages = object.integers("offload", 0, kMostCount);
+    for (const std::int64_t stage : stages) {
+      if (stage >= static_cast<std::int64_t>(plan.offload.size()))
+        throw InvalidArgument(
+            where, fmt::format("offload names stage {}, which runs nothing again", stage));
+      plan.offload[static_cast<std::size_t>(stage)] = 1;
+    }
   }
   plan.step_seconds = object.non_negative_or("step_seconds", 0);
   plan.bubble_fraction = object.non_negative_or("bubble_fraction", 0);
@@ -153,6 +163,11 @@ std::string to_json(const Plan& plan) {
     std::vector<std::string> texts;
     for (const auto& operations : plan.operations) texts.push_back(operations_text(operations));
     root["operations"] = texts;
+    std::vector<std::size_t> stages;
+    for (std::size_t s = 0; s < plan.offload.size(); ++s) {
+      if (plan.offload[s] != 0) stages.push_back(s);
+    }
+    root["offload"] = stages;
   }
   root["step_seconds"] = plan.step_seconds;
   root["bubble_fraction"] = plan.bubble_fraction;

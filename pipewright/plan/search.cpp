@@ -32,6 +32,7 @@ StepCosts step_costs(const Profile& profile, const Plan& plan, const Program& pr
     costs.stages.push_back(
         stage_cost(profile, ranges[s],
                    plan.operations.empty() ? save_everything(ranges[s].size()) : plan.operations[s],
+                   !plan.operations.empty() && plan.offload[s] != 0,
                    early_inputs(program, static_cast<int>(s))));
     if (bandwidth > 0) {
       costs.stages.back().link_time =
@@ -135,6 +136,7 @@ class SplitSearch {
       return;
     }
     outcome->plan.operations = std::move(budget.operations);
+    outcome->plan.offload = std::move(budget.offload);
     predict(&outcome->plan);
   }
 
@@ -281,7 +283,7 @@ PlanSearch search_plans(std::span<const Profile> profiles, const PlanRequest& re
     base.micro_batches = count;
     base.micro_batch_size = static_cast<int>(std::ceil(rows));
     const Profile profile = scale_profile(profiles, rows, base.micro_batch_size);
-    BudgetPlanner planner(profile, units_for(layers));
+    BudgetPlanner planner(profile, request.offload, units_for(layers));
     for (const ScheduleSpec& shape : tried) {
       base.schedule = shape.name;
       base.chunks = shape.chunks;

@@ -17,6 +17,8 @@ struct PlanRequest {
   std::vector<std::string> schedules = {};  // to choose from; empty: all that train
   int most_chunks = 4;                      // stages a rank, for schedules that take several
   int most_micro_batches = 512;
+  bool offload =
+      false;  // what is kept may go to the host's memory, where the profile knows how fast
 };
 
 struct RejectedPlan {

@@ -12,13 +12,6 @@ ChainLayer chain_layer(const LayerCost& cost) {
           cost.forward_temp_bytes, cost.backward_temp_bytes};
 }
 
-Chain chain_of(const Profile& profile, LayerRange layers) {
-  Chain chain;
-  for (std::size_t i = layers.first; i < layers.last; ++i)
-    chain.layers.push_back(chain_layer(profile.layers[i]));
-  return chain;
-}
-
 std::int64_t sum(const Profile& profile, LayerRange layers,
                  std::initializer_list<std::int64_t LayerCost::*> members) {
   std::int64_t bytes = 0;
@@ -38,10 +31,14 @@ std::int64_t input_bytes(const Profile& profile, LayerRange layers) {
   return layers.first == 0 ? profile.input_bytes : profile.layers[layers.first - 1].output_bytes;
 }
 
-/// What a micro-batch holds from F to B beside what its operations do: the stage's input, and
-/// skips, which somebody may want before they could be made again.
-std::int64_t boundary_bytes(const Profile& profile, LayerRange layers) {
-  return input_bytes(profile, layers) + sum(profile, layers, {&LayerCost::skip_bytes});
+StageChain stage_chain(const Profile& profile, LayerRange layers) {
+  StageChain stage;
+  for (std::size_t i = layers.first; i < layers.last; ++i)
+    stage.chain.layers.push_back(chain_layer(profile.layers[i]));
+  stage.input_bytes = input_bytes(profile, layers);
+  stage.skip_bytes = sum(profile, layers, {&LayerCost::skip_bytes});
+  stage.host_bandwidth = profile.host_bandwidth;
+  return stage;
 }
 
 std::int64_t half_bytes(const Profile& profile, LayerRange layers) {
@@ -81,8 +78,10 @@ int early_inputs(const Program& program, int stage) {
 }
 
 StageCost stage_cost(const Profile& profile, LayerRange layers,
-                     const std::vector<Operation>& operations, int early_inputs) {
-  const OperationsCost work = run_operations(chain_of(profile, layers), operations);
+                     const std::vector<Operation>& operations, bool offload, int early_inputs) {
+  const StageChain stage = stage_chain(profile, layers);
+  const OperationsCost work =
+      offload ? run_offloaded(stage, operations) : run_operations(stage.chain, operations);
   StageCost cost;
   double again = work.backward.time;  // forwards between the backwards
   for (std::size_t i = layers.first; i < layers.last; ++i) {
@@ -98,7 +97,9 @@ StageCost stage_cost(const Profile& profile, LayerRange layers,
   cost.recompute = work.recompute.time;
   cost.backward = work.backward.time;
   cost.backward_input += std::max(0.0, again);
-  const auto boundary = static_cast<double>(boundary_bytes(profile, layers));
+  // Held from F to B beside what the operations hold; where the input is on the host, their
+  // temporaries count it.
+  const auto boundary = static_cast<double>(stage.skip_bytes + (offload ? 0 : stage.input_bytes));
   const auto held = static_cast<double>(work.recompute.held_bytes);
   cost.boundary_bytes = boundary + static_cast<double>(work.forward.held_bytes);
   cost.activation_bytes = boundary + held;
@@ -115,10 +116,9 @@ const StageRecompute& BudgetPlanner::stage(LayerRange layers, int in_flight, std
   const auto key = std::tuple(layers, in_flight, budget);
   const auto found = known_.find(key);
   if (found != known_.end()) return found->second;
-  StageChain chain;
-  chain.chain = chain_of(profile_, layers);
-  chain.input_bytes = boundary_bytes(profile_, layers);
+  StageChain chain = stage_chain(profile_, layers);
   chain.in_flight = in_flight;
+  if (!offload_) chain.host_bandwidth = 0;
   return known_.emplace(key, plan_stage(chain, budget, most_units_)).first->second;
 }
 
@@ -141,6 +141,7 @@ BudgetPlan BudgetPlanner::plan(const std::vector<int>& sizes, const Program& pro
         stage(ranges[s], load.in_flight, (memory_bytes - of_rank) / chunks - aside);
     if (planned.feasible) {
       result.operations.push_back(planned.plan.operations);
+      result.offload.push_back(planned.offload ? 1 : 0);
       continue;
     }
     result.operations.clear();

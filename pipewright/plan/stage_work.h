@@ -32,11 +32,13 @@ int early_inputs(const Program& program, int stage);
 
 /// What a stage costs whose layers are run so, where a Program says F, R and B.
 StageCost stage_cost(const Profile& profile, LayerRange layers,
-                     const std::vector<Operation>& operations, int early_inputs = 0);
+                     const std::vector<Operation>& operations, bool offload = false,
+                     int early_inputs = 0);
 
 /// A pipeline's operations by stage under a memory budget a rank; or what is missing.
 struct BudgetPlan {
   std::vector<std::vector<Operation>> operations;  // empty where one rank cannot do with its budget
+  std::vector<char> offload;                       // by stage; empty: none
   int rank = 0;                                    // that one
   int stage = 0;
   std::int64_t static_bytes = 0;  // of its parameters, gradients and optimizer
@@ -49,8 +51,9 @@ struct BudgetPlan {
 class BudgetPlanner {
  public:
   /// `most_units`: see optimal_recompute().
-  explicit BudgetPlanner(const Profile& profile, int most_units = 0)
-      : profile_(profile), most_units_(most_units) {}
+  /// `offload`: what is kept may go to the host's memory, at the profile's host_bandwidth.
+  explicit BudgetPlanner(const Profile& profile, bool offload = false, int most_units = 0)
+      : profile_(profile), offload_(offload), most_units_(most_units) {}
 
   /// As little run again as fits. A rank with several stages gives each an equal share of what its
   /// parameters leave.
@@ -60,6 +63,7 @@ class BudgetPlanner {
   const StageRecompute& stage(LayerRange layers, int in_flight, std::int64_t budget);
 
   const Profile& profile_;
+  bool offload_;
   int most_units_;
   std::map<std::tuple<LayerRange, int, std::int64_t>, StageRecompute> known_;
 };

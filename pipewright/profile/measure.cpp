@@ -223,13 +223,18 @@ Tensors on_device(const Tensors& tensors, torch::Device device) {
   return result;
 }
 
-/// The layer's parameters that no layer before it has.
-Parameters own_parameters(const Layer& layer, std::unordered_set<const void*>* seen) {
+/// The layer's parameters that no layer before it has. Of the others, which are tied, `cost` gets
+/// the gradients: each use has one of its own.
+Parameters own_parameters(const Layer& layer, std::unordered_set<const void*>* seen,
+                          LayerCost* cost) {
   Parameters own;
   if (!layer.module) return own;
   for (const auto& item : layer.module->named_parameters()) {
-    if (seen->insert(item.value().unsafeGetTensorImpl()).second)
+    if (seen->insert(item.value().unsafeGetTensorImpl()).second) {
       own.named.emplace_back(fmt::format("{}.{}", layer.name, item.key()), item.value());
+    } else if (item.value().requires_grad()) {
+      cost->gradient_bytes += static_cast<std::int64_t>(item.value().nbytes());
+    }
   }
   return own;
 }
@@ -267,6 +272,27 @@ void measure_optimizer(const OptimizerFactory& factory, const Parameters& own,
   cost->step_seconds = std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+/// Bytes a second from a GPU to pinned memory and back, the slower way of the two.
+double host_bandwidth(torch::Device device) {
+  if (device.is_cpu()) return 0;
+  constexpr std::int64_t kBytes = std::int64_t{1} << 26;
+  const DeviceStream stream(device);
+  const UseStream use(stream);
+  auto there = torch::zeros({kBytes}, torch::dtype(torch::kByte).device(device));
+  auto here = torch::empty({kBytes}, torch::dtype(torch::kByte).pinned_memory(true));
+  std::vector<double> seconds;
+  for (int i = 0; i < 4; ++i) {
+    for (const bool out : {true, false}) {
+      stream.synchronize(std::chrono::minutes(5));
+      const auto start = Clock::now();
+      out ? here.copy_(there, true) : there.copy_(here, true);
+      stream.synchronize(std::chrono::minutes(5));
+      if (i > 0) seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    }
+  }
+  return static_cast<double>(kBytes) / median(seconds);
+}
+
 }  // namespace
 
 Profile measure_profile(const Sequence& model, const Loss& loss, const Tensors& inputs,
@@ -287,6 +313,7 @@ Profile measure_profile(const Sequence& model, const Loss& loss, const Tensors& 
     device = device_of(layer, device);
     if (layer.module && !layer.module->parameters().empty()) break;
   }
+  profile.host_bandwidth = host_bandwidth(device);
   Tensors x = inputs;
   for (std::size_t i = 0; i < model.size(); ++i) {
     const Layer& layer = model.layers()[i];
@@ -299,7 +326,7 @@ Profile measure_profile(const Sequence& model, const Loss& loss, const Tensors& 
     }
     x = on_device(x, device);
     const Tensors there = on_device(targets, device);
-    const Parameters own = own_parameters(layer, &seen);
+    const Parameters own = own_parameters(layer, &seen, &cost);
     add_parameters(own, &cost);
     measure_optimizer(options.optimizer, own, DeviceStream(device), slot.number(), &cost);
     LayerProbe probe(layer, i, device, options.precision, slot.number());

@@ -52,12 +52,13 @@ std::vector<int> sizes_of(const StageLayout& layout) {
   return sizes;
 }
 
-std::vector<std::vector<Operation>> budget_operations(const Strategy& strategy,
-                                                      const StageLayout& layout,
-                                                      const Program& program) {
-  BudgetPlanner planner(strategy.profile);
+BudgetPlan budget_plan(const Strategy& strategy, const StageLayout& layout,
+                       const Program& program) {
+  if (strategy.offload && strategy.profile.host_bandwidth <= 0)
+    refuse("offload with recompute = kBudget needs a profile that was measured on a GPU");
+  BudgetPlanner planner(strategy.profile, strategy.offload);
   BudgetPlan plan = planner.plan(sizes_of(layout), program, strategy.memory_budget);
-  if (plan.feasible()) return std::move(plan.operations);
+  if (plan.feasible()) return plan;
   const auto bytes = [](std::int64_t count) { return format_bytes(static_cast<double>(count)); };
   refuse(fmt::format(
       "memory_budget = {} is too little for rank {}: its parameters, gradients and optimizer take "
@@ -87,17 +88,10 @@ const std::vector<std::vector<Operation>>& planned_operations(const Strategy& st
   return strategy.operations;
 }
 
-}  // namespace
-
-std::vector<std::vector<Operation>> recompute_operations(const Sequence& model,
-                                                         const Strategy& strategy,
-                                                         const StageLayout& layout,
-                                                         const Program& program) {
-  if (strategy.recompute == RecomputeMode::kBudget) {
-    check_budget(model, strategy);
-    return budget_operations(strategy, layout, program);
-  }
-  if (strategy.recompute == RecomputeMode::kPlanned) return planned_operations(strategy, layout);
+std::vector<std::vector<Operation>> block_operations(const Sequence& model,
+                                                     const Strategy& strategy,
+                                                     const StageLayout& layout,
+                                                     const Program& program) {
   const bool by_blocks = strategy.recompute == RecomputeMode::kEvery ||
                          strategy.recompute == RecomputeMode::kSqrt ||
                          strategy.recompute == RecomputeMode::kNamed;
@@ -110,6 +104,38 @@ std::vector<std::vector<Operation>> recompute_operations(const Sequence& model,
                                       checkpoints_of(model, strategy, first, last), save_last));
   }
   return result;
+}
+
+void check_offload(const Strategy& strategy, const SharedModel& shared) {
+  if (!strategy.offload) return;
+  if (strategy.recompute == RecomputeMode::kNone)
+    refuse("offload moves what recompute keeps; choose a recompute mode with it");
+  for (int stage = 0; stage < shared.layout.num_stages(); ++stage) {
+    if (shared.layout.device_of(stage).is_cpu())
+      refuse(fmt::format(
+          "offload moves what a GPU keeps to the host, and stage {} is there already", stage));
+  }
+}
+
+}  // namespace
+
+void plan_recompute(const Strategy& strategy, const Program& program, SharedModel* shared) {
+  check_offload(strategy, *shared);
+  if (strategy.recompute == RecomputeMode::kBudget) {
+    check_budget(*shared->model, strategy);
+    BudgetPlan plan = budget_plan(strategy, shared->layout, program);
+    shared->recompute = std::move(plan.operations);
+    shared->offload = std::move(plan.offload);
+    return;
+  }
+  if (strategy.recompute == RecomputeMode::kPlanned) {
+    shared->recompute = planned_operations(strategy, shared->layout);
+    shared->offload = strategy.offload_stages;
+    shared->offload.resize(shared->recompute.size());
+    return;
+  }
+  shared->recompute = block_operations(*shared->model, strategy, shared->layout, program);
+  shared->offload.assign(shared->recompute.size(), strategy.offload ? 1 : 0);
 }
 
 }  // namespace pipewright

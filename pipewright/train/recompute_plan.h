@@ -8,12 +8,9 @@
 
 namespace pipewright {
 
-/// What is done with the layers of each stage for a micro-batch that is recomputed, by the
-/// strategy's mode. `program`: the schedule's; where a stage holds one micro-batch at a time, its
-/// last block is not run again.
-std::vector<std::vector<Operation>> recompute_operations(const Sequence& model,
-                                                         const Strategy& strategy,
-                                                         const StageLayout& layout,
-                                                         const Program& program);
+/// Says what the stages do with their layers for a micro-batch that is recomputed, by the
+/// strategy's mode: `shared->recompute` and `shared->offload`. `program`: the schedule's; where a
+/// stage holds one micro-batch at a time, its last block is not run again.
+void plan_recompute(const Strategy& strategy, const Program& program, SharedModel* shared);
 
 }  // namespace pipewright

@@ -12,6 +12,8 @@ Strategy strategy_of(const Plan& plan) {
   if (plan.operations.empty()) return strategy;
   strategy.recompute = RecomputeMode::kPlanned;
   strategy.operations = plan.operations;
+  strategy.offload = plan.offloads();
+  strategy.offload_stages = plan.offload;
   return strategy;
 }
 

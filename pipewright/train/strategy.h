@@ -44,6 +44,11 @@ struct Strategy {
   Profile profile = {};
   /// Of kPlanned: by stage, as a Plan has them.
   std::vector<std::vector<Operation>> operations = {};
+  /// What recompute keeps goes to the host's pinned memory and comes back beside the work: of GPUs.
+  /// With kBudget where that is faster, by the profile's host_bandwidth; with kPlanned on the
+  /// stages that `offload_stages` marks; else always.
+  bool offload = false;
+  std::vector<char> offload_stages = {};
   int threads_per_rank = 0;       // 0: cores / ranks, at least 1
   double deadline_seconds = 300;  // of every wait for another rank
 

@@ -86,7 +86,7 @@ SharedModel Training::lay_out(Loss loss) {
   check_precision(strategy_, layout);
   move_model(model_, layout);
   SharedModel shared = share_model(model_, std::move(loss), std::move(layout));
-  shared.recompute = recompute_operations(model_, strategy_, shared.layout, program);
+  plan_recompute(strategy_, program, &shared);
   return shared;
 }
 

@@ -340,5 +340,56 @@ TEST(Recompute, TheTextListsRunsOfOperations) {
                     HasSubstr("forward_save     1-2"), HasSubstr("backward         2-1")));
 }
 
+std::string plan_profile() {
+  const std::string path = scratch() / "plan_profile.json";
+  std::string layers;
+  for (int i = 0; i < 6; ++i) {
+    layers += std::string(i == 0 ? "" : ",") +
+              R"({"forward_seconds": 1, "output_bytes": 8, "saved_bytes": 80,
+                  "backward_temp_bytes": 16, "parameter_bytes": 10, "gradient_bytes": 10})";
+  }
+  write_file(
+      path,
+      R"({"format": "pipewright-profile", "version": 1, "model": "m", "layers": [)" + layers + "]}",
+      "test");
+  return path;
+}
+
+TEST(PlanCommand, JsonHasTheKeysOfTheContract) {
+  const json out = json_of("plan --profile " + plan_profile() +
+                           " --ranks 2 --global-batch 8 --memory 900 --link-bandwidth 1KB");
+  ASSERT_FALSE(out.at("plans").empty());
+  for (const char* key : {"schedule", "ranks", "chunks", "micro_batches", "micro_batch_size",
+                          "sizes", "recompute", "step_seconds", "bubble_fraction", "peak_bytes"})
+    EXPECT_TRUE(out["plans"][0].contains(key)) << key;
+  EXPECT_LE(out["plans"].size(), 10U);
+  double last = 0;
+  for (const json& plan : out["plans"]) {
+    EXPECT_GE(plan["step_seconds"], last * (1 - 1e-9));
+    last = plan["step_seconds"];
+    for (const json& bytes : plan["peak_bytes"]) EXPECT_LE(bytes, 900);
+  }
+  ASSERT_FALSE(out.at("rejected").empty());
+  EXPECT_TRUE(out["rejected"][0].contains("reason"));
+}
+
+TEST(PlanCommand, WritesThePlanAndSaysWhyNot) {
+  const std::string common = "plan --profile " + plan_profile() + " --ranks 2 --global-batch 8";
+  const std::string file = scratch() / "plan.json";
+  const Result result = pipewright(common + " --memory 700 --output " + file);
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("layers by stage"), HasSubstr("that fit:"),
+                                HasSubstr("Rejected:"), HasSubstr("would need at least")));
+  EXPECT_THAT(result.err, HasSubstr("one profile, of micro-batches of 1"));
+  EXPECT_EQ(json::parse(read_file(file, "test"))["format"], "pipewright-plan");
+  const Result none = pipewright(common + " --memory 50");
+  EXPECT_EQ(none.status, 1);
+  EXPECT_THAT(none.err, HasSubstr("nothing fits; give more --memory or --ranks"));
+  EXPECT_EQ(pipewright("plan --global-batch 8").status, 2);
+  EXPECT_EQ(pipewright(common + " --memory 0").status, 2);
+  EXPECT_EQ(pipewright(common + " --schedule 2f2b").status, 2);
+  EXPECT_EQ(pipewright("plan --global-batch 0 --profile " + plan_profile()).status, 2);
+}
+
 }  // namespace
 }  // namespace pipewright

@@ -85,7 +85,7 @@ double least_without_recompute(const Profile& one, const PlanRequest& request) {
           StepCosts costs;
           for (const LayerRange& range : layer_ranges(split)) {
             costs.stages.push_back(
-                stage_cost(profile, range, save_everything(range.size()),
+                stage_cost(profile, range, save_everything(range.size()), false,
                            early_inputs(program, static_cast<int>(costs.stages.size()))));
             if (request.link_bandwidth > 0) {
               costs.stages.back().link_time =
@@ -205,6 +205,7 @@ TEST(PlanFile, NamesWhatIsWrong) {
     plan.ranks = 2;
     plan.sizes = {2, 1};
     plan.operations = {save_everything(2), save_everything(1)};
+    plan.offload = {0, 1};
     std::string text = to_json(plan);
     const auto at = text.find(from);
     EXPECT_NE(at, text.npos) << from;
@@ -217,6 +218,8 @@ TEST(PlanFile, NamesWhatIsWrong) {
   EXPECT_THAT(with("S1-2", "S2-1"), HasSubstr("runs the wrong way"));
   EXPECT_THAT(with("S1-2", "S1-3"), HasSubstr("there is no such layer"));
   EXPECT_THAT(with("S1-2 B2-1", "S1-2"), HasSubstr("ends before the backward of layer 2"));
+  EXPECT_THAT(with("    1\n  ],\n  \"step", "    2\n  ],\n  \"step"),
+              HasSubstr("offload names stage 2"));
   EXPECT_THAT(with("\"ranks\": 2", "\"ranks\": 3"), HasSubstr("sizes are of 2 stages"));
   EXPECT_THAT(with("\"ranks\": 2", "\"rank\": 2"), HasSubstr("plan.rank is no member"));
 }

@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "pipewright/models/bert.h"
+#include "pipewright/plan/search.h"
+#include "pipewright/plan/stage_work.h"
 #include "pipewright/profile/measure.h"
+#include "pipewright/schedule/schedule.h"
 #include "tests/refusal.h"
 #include "tests/train/test_models.h"
 
@@ -12,11 +16,21 @@ namespace {
 
 using testing::HasSubstr;
 
+constexpr int kMicroBatches = 4;
+
+/// A model, its loss and its batches.
+struct Subject {
+  std::string name;
+  int rows;  // of a micro-batch: enough that activations outweigh parameters
+  Sequence (*make)();
+  Loss (*loss)();
+  Batch (*batch)(int rows);
+};
+
 constexpr int kDim = 64;
 constexpr int kTokens = 32;
 
 Sequence transformer() {
-  torch::manual_seed(1);
   Sequence model;
   for (int i = 0; i < 12; ++i) model.add("block" + std::to_string(i), Block(kDim));
   return model;
@@ -24,7 +38,6 @@ Sequence transformer() {
 
 /// Layers of very different width.
 Sequence skewed() {
-  torch::manual_seed(2);
   Sequence model;
   const std::vector<int> widths = {kDim, 256, 64, 64, 384, 32, 128, 64, 64, 192};
   for (std::size_t i = 0; i < 3 * widths.size(); ++i) {
@@ -38,64 +51,178 @@ Sequence skewed() {
 
 Batch noise(int rows) {
   const std::vector<std::int64_t> shape = {rows, kTokens, kDim};
-  torch::manual_seed(3);
   return {{torch::randn(shape)}, {torch::randn(shape)}};
 }
 
-Profile profile_of(const Sequence& model, int rows) {
-  const Batch one = noise(rows);
-  MeasureOptions options;
-  options.repeats = 2;
-  options.warm_up = 1;
-  return measure_profile(model, mean_squared_error(), one.inputs, one.targets, options);
+struct ResidualImpl : torch::nn::Module {
+  ResidualImpl(int from, int to, int stride) {
+    const auto conv = [](int in, int out, int kernel, int step) {
+      return torch::nn::Conv2d(
+          torch::nn::Conv2dOptions(in, out, kernel).stride(step).padding(kernel / 2).bias(false));
+    };
+    body = register_module(
+        "body",
+        torch::nn::Sequential(conv(from, to, 3, stride), torch::nn::BatchNorm2d(to),
+                              torch::nn::ReLU(), conv(to, to, 3, 1), torch::nn::BatchNorm2d(to)));
+    if (from != to || stride != 1)
+      shortcut = register_module(
+          "shortcut", torch::nn::Sequential(conv(from, to, 1, stride), torch::nn::BatchNorm2d(to)));
+  }
+  torch::Tensor forward(const torch::Tensor& x) {
+    return torch::relu(body->forward(x) + (shortcut ? shortcut->forward(x) : x));
+  }
+  torch::nn::Sequential body, shortcut{nullptr};
+};
+TORCH_MODULE(Residual);
+
+/// Activations that shrink from layer to layer as parameters grow.
+Sequence resnet() {
+  Sequence model;
+  model.add("stem", torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 8, 3).padding(1)));
+  const int widths[] = {8, 8, 8, 16, 16, 16, 32, 32, 32};
+  int from = 8;
+  for (int i = 0; i < 9; ++i) {
+    model.add("block" + std::to_string(i), Residual(from, widths[i], widths[i] == from ? 1 : 2));
+    from = widths[i];
+  }
+  model.add("pool", torch::nn::AdaptiveAvgPool2d(1));
+  model.add("flat", torch::nn::Flatten());
+  model.add("head", torch::nn::Linear(32, 10));
+  return model;
 }
 
-class Budget : public testing::TestWithParam<std::string> {
+Batch images(int rows) { return {{torch::randn({rows, 3, 16, 16})}, {torch::randint(10, {rows})}}; }
+
+/// A skip from end to end, a tied weight, dropout.
+Sequence bert() {
+  return make_bert({.layers = 5, .dim = 64, .heads = 4, .seq = kTokens, .vocab = 50});
+}
+
+Batch sentences(int rows) {
+  return {{torch::randint(50, {rows, kTokens}), torch::randint(kTokens, {rows, 5})},
+          {torch::randint(50, {rows, 5})}};
+}
+
+const Subject kSubjects[] = {
+    {"transformer", 8, transformer, mean_squared_error, noise},
+    {"skewed", 32, skewed, mean_squared_error, noise},
+    {"resnet", 16, resnet, [] { return cross_entropy(); }, images},
+    {"bert", 8, bert, [] { return cross_entropy(); }, sentences},
+};
+
+class Budget : public testing::TestWithParam<std::tuple<Subject, std::string, Precision>> {
  protected:
-  static Sequence make() { return GetParam() == "transformer" ? transformer() : skewed(); }
-  /// Of a micro-batch: enough that activations outweigh parameters.
-  static int rows() { return GetParam() == "transformer" ? 8 : 32; }
+  void SetUp() override {
+    if (on_gpu() && !torch::cuda::is_available()) GTEST_SKIP() << "needs a GPU";
+  }
+
+  static const Subject& subject() { return std::get<0>(GetParam()); }
+  static torch::Device device() { return torch::Device(std::get<1>(GetParam())); }
+  static bool on_gpu() { return device().is_cuda(); }
+  /// A GPU's allocations are multiples of 512 bytes: larger ones, so that this is little.
+  static int rows() { return on_gpu() ? 16 * subject().rows : subject().rows; }
+
+  static Sequence make() {
+    torch::manual_seed(1);
+    Sequence model = subject().make();
+    move_to(model, device());
+    return model;
+  }
+  static Batch batch(int rows) {
+    torch::manual_seed(3);
+    Batch made = subject().batch(rows);
+    for (auto* tensors : {&made.inputs, &made.targets}) {
+      for (auto& tensor : *tensors) tensor = tensor.to(device());
+    }
+    return made;
+  }
+  static Profile profile() {
+    const Batch one = batch(rows());
+    MeasureOptions options;
+    options.repeats = 2;
+    options.warm_up = 1;
+    options.precision = std::get<2>(GetParam());
+    options.optimizer = sgd(0.01, 0);
+    return measure_profile(make(), subject().loss(), one.inputs, one.targets, options);
+  }
+  static std::unique_ptr<Trainer> trainer(const Strategy& strategy) {
+    return std::make_unique<Trainer>(make(), subject().loss(), sgd(0.01, 0), strategy);
+  }
+  /// The most bytes of any rank over some steps.
+  static std::int64_t peak(Trainer* trainer) {
+    std::int64_t most = 0;
+    for (int step = 0; step < 2; ++step) {
+      for (const std::int64_t bytes : trainer->step(batch(kMicroBatches * rows())).peak_bytes)
+        most = std::max(most, bytes);
+    }
+    return most;
+  }
+  /// What was predicted for the plan of a budget.
+  static std::int64_t predicted(const Strategy& strategy, const std::vector<int>& sizes) {
+    const Program program = make_schedule(
+        {.name = strategy.schedule, .ranks = strategy.ranks, .micro_batches = kMicroBatches});
+    const BudgetPlan budget =
+        BudgetPlanner(strategy.profile).plan(sizes, program, strategy.memory_budget);
+    Plan plan;
+    plan.ranks = strategy.ranks;
+    plan.global_batch = kMicroBatches * rows();
+    plan.micro_batches = kMicroBatches;
+    plan.micro_batch_size = rows();
+    plan.sizes = sizes;
+    plan.operations = budget.operations;
+    plan.offload = budget.offload;
+    plan = predict(std::span(&strategy.profile, 1), plan);
+    return *std::max_element(plan.peak_bytes.begin(), plan.peak_bytes.end());
+  }
 };
 
 TEST_P(Budget, IsKeptByTheMeasuredPeakAndChangesNoBit) {
-  constexpr int kMicroBatches = 4;
-  const Profile profile = profile_of(make(), rows());
-  for (int ranks = 1; ranks <= 3; ++ranks) {
+  const Profile measured = profile();
+  for (int ranks = 1; ranks <= (on_gpu() ? 2 : 3); ++ranks) {
     Strategy strategy = strategy_of(ranks, kMicroBatches);
-    Trainer free(make(), mean_squared_error(), sgd(0.01, 0), strategy);
-    std::int64_t most = 0;
-    for (int step = 0; step < 2; ++step) {
-      for (const std::int64_t bytes : free.step(noise(kMicroBatches * rows())).peak_bytes)
-        most = std::max(most, bytes);
-    }
-    const Tensors expected = state_of(free);
+    strategy.precision = std::get<2>(GetParam());
+    const auto free = trainer(strategy);
+    const std::int64_t most = peak(free.get());
+    const Tensors expected = state_of(*free);
     strategy.recompute = RecomputeMode::kBudget;
-    strategy.profile = profile;
+    strategy.profile = measured;
     int tried = 0;
     for (const double share : {1.2, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3}) {
       strategy.memory_budget = static_cast<std::int64_t>(share * static_cast<double>(most));
       SCOPED_TRACE(testing::Message() << "K=" << ranks << " share=" << share);
-      std::unique_ptr<Trainer> trainer;
-      const std::string why = refusal([&] {
-        trainer = std::make_unique<Trainer>(make(), mean_squared_error(), sgd(0.01, 0), strategy);
-      });
-      if (trainer == nullptr) {
+      std::unique_ptr<Trainer> bounded;
+      const std::string why = refusal([&] { bounded = trainer(strategy); });
+      if (bounded == nullptr) {
         EXPECT_THAT(why, HasSubstr("too little for rank"));
         continue;
       }
       ++tried;
-      for (int step = 0; step < 2; ++step) {
-        for (const std::int64_t bytes : trainer->step(noise(kMicroBatches * rows())).peak_bytes)
-          EXPECT_LE(bytes, strategy.memory_budget);
+      const std::int64_t bytes = peak(bounded.get());
+      EXPECT_LE(bytes, strategy.memory_budget);
+      EXPECT_THAT(different(*bounded, expected), testing::IsEmpty());
+      // No faster plan was predicted to fit; a prediction far above what happens would have left
+      // out one that does.
+      if (share < 1) {
+        EXPECT_GE(static_cast<double>(bytes),
+                  0.9 * static_cast<double>(predicted(strategy, bounded->sizes())));
       }
-      EXPECT_THAT(different(*trainer, expected), testing::IsEmpty());
     }
     EXPECT_GE(tried, 3) << "K=" << ranks;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Budget, testing::Values("transformer", "skewed"),
-                         [](const auto& test) { return test.param; });
+const auto kName = [](const auto& test) {
+  const auto& [subject, device, precision] = test.param;
+  return subject.name + "_" + device + (precision == Precision::kFull ? "" : "_bf16");
+};
+INSTANTIATE_TEST_SUITE_P(Cpu, Budget,
+                         testing::Combine(testing::ValuesIn(kSubjects), testing::Values("cpu"),
+                                          testing::Values(Precision::kFull)),
+                         kName);
+INSTANTIATE_TEST_SUITE_P(Gpu, Budget,
+                         testing::Combine(testing::ValuesIn(kSubjects), testing::Values("cuda"),
+                                          testing::Values(Precision::kFull, Precision::kBf16)),
+                         kName);
 
 TEST(BudgetMode, SaysWhatIsMissing) {
   Strategy strategy = strategy_of(2, 4);
@@ -106,9 +233,50 @@ TEST(BudgetMode, SaysWhatIsMissing) {
   EXPECT_THAT(why(), HasSubstr("memory_budget = 0; recompute = kBudget needs"));
   strategy.memory_budget = 1 << 20;
   EXPECT_THAT(why(), HasSubstr("the profile has 0 layers and the model 12"));
-  strategy.profile = profile_of(transformer(), 8);
+  const Batch one = noise(8);
+  strategy.profile =
+      measure_profile(transformer(), mean_squared_error(), one.inputs, one.targets, {.repeats = 1});
   EXPECT_THAT(why(), testing::AllOf(HasSubstr("memory_budget = 1 MiB is too little for rank 0"),
                                     HasSubstr("would do with")));
+  strategy.offload = true;
+  EXPECT_THAT(why(), HasSubstr("stage 0 is there already"));
+  strategy.recompute = RecomputeMode::kNone;
+  EXPECT_THAT(why(), HasSubstr("choose a recompute mode with it"));
+}
+
+/// A plan's file says all that a run needs.
+TEST(PlannedMode, RunsAPlanFromItsFile) {
+  torch::manual_seed(1);
+  const Batch one = noise(8);
+  const Profile profile =
+      measure_profile(transformer(), mean_squared_error(), one.inputs, one.targets, {.repeats = 1});
+  PlanRequest request;
+  request.ranks = 2;
+  request.global_batch = 32;
+  request.schedules = {"1f1b", "zb-h1"};
+  request.memory_bytes = std::int64_t{3} << 20;
+  const PlanSearch found = search_plans(std::span(&profile, 1), request);
+  Tensors expected;
+  int run = 0;
+  for (const Plan& plan : found.plans) {
+    if (plan.operations.empty() || plan.micro_batches != 4) continue;
+    ++run;
+    const Strategy strategy = pipewright::strategy_of(parse_plan(to_json(plan), "test"));
+    torch::manual_seed(1);
+    Trainer trainer(transformer(), mean_squared_error(), sgd(0.01, 0), strategy);
+    EXPECT_EQ(trainer.sizes(), plan.sizes);
+    torch::manual_seed(3);
+    const StepResult result = trainer.step(noise(32));
+    for (const std::int64_t bytes : result.peak_bytes) EXPECT_LE(bytes, request.memory_bytes);
+    if (expected.empty()) expected = state_of(trainer);
+    EXPECT_THAT(different(trainer, expected), testing::IsEmpty()) << plan.schedule;
+  }
+  EXPECT_GE(run, 1);
+  Strategy strategy = strategy_of(3, 4);
+  strategy.recompute = RecomputeMode::kPlanned;
+  EXPECT_THAT(
+      refusal([&] { Trainer trainer(transformer(), mean_squared_error(), sgd(), strategy); }),
+      HasSubstr("the plan's operations are of 0 stages"));
 }
 
 }  // namespace

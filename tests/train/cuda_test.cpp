@@ -6,7 +6,7 @@
 
 #include "pipewright/base/error.h"
 #include "pipewright/memory/meter.h"
-#include "pipewright/profile/measure.h"
+#include "pipewright/optim/adam.h"
 #include "pipewright/schedule/schedule.h"
 #include "tests/refusal.h"
 #include "tests/train/test_models.h"
@@ -195,44 +195,63 @@ TEST_F(Cuda, PeaksFollowTheFormulasAndLiveBytesComeBack) {
   }
 }
 
-TEST_F(Cuda, ABudgetIsKeptByTheMeasuredPeak) {
+/// Offload changes where kept inputs lie, and nothing else.
+TEST_F(Cuda, OffloadChangesNoBitAndHoldsLess) {
   const auto make = [] {
     torch::manual_seed(1);
     Sequence model;
     for (int i = 0; i < 12; ++i) model.add("block" + std::to_string(i), Block(256));
-    move_to(model, kGpu);
     return model;
   };
-  const auto noise = [](int rows) { return torch::randn({rows, 128, 256}, kGpu); };
-  MeasureOptions options;
-  options.optimizer = adam();
-  for (const auto precision : {Precision::kFull, Precision::kBf16}) {
-    options.precision = precision;
-    const Profile profile =
-        measure_profile(make(), mean_squared_error(), {noise(32)}, {noise(32)}, options);
-    for (int ranks = 1; ranks <= 2; ++ranks) {
+  const auto noise = torch::randn({64, 128, 256}, kGpu);
+  for (int ranks = 1; ranks <= 2; ++ranks) {
+    for (const auto mode : {RecomputeMode::kAll, RecomputeMode::kEvery, RecomputeMode::kSqrt}) {
       Strategy strategy = gpu_strategy(ranks, 4);
-      strategy.precision = precision;
-      const Batch batch{{noise(128)}, {noise(128)}};
-      std::int64_t most = 0;
-      {
-        Trainer free(make(), mean_squared_error(), adam(), strategy);
-        free.step(batch);
-        for (const std::int64_t bytes : free.step(batch).peak_bytes) most = std::max(most, bytes);
-      }
-      strategy.recompute = RecomputeMode::kBudget;
-      strategy.profile = profile;
-      for (const double share : {1.1, 0.9, 0.8, 0.7}) {
-        strategy.memory_budget = static_cast<std::int64_t>(share * static_cast<double>(most));
+      strategy.recompute = mode;
+      Tensors expected;
+      std::int64_t held = 0;
+      for (const bool offload : {false, true}) {
+        strategy.offload = offload;
         Trainer trainer(make(), mean_squared_error(), adam(), strategy);
-        for (int step = 0; step < 3; ++step) {
-          for (const std::int64_t bytes : trainer.step(batch).peak_bytes) {
-            EXPECT_LE(bytes, strategy.memory_budget) << "K=" << ranks << " share=" << share
-                                                     << " bf16=" << (precision != Precision::kFull);
-          }
+        std::int64_t peak = 0;
+        for (int step = 0; step < 3; ++step) peak = trainer.step({{noise}, {noise}}).peak_bytes[0];
+        if (!offload) {
+          expected = state_of(trainer);
+          held = peak;
+          continue;
+        }
+        EXPECT_THAT(different(trainer, expected), testing::IsEmpty()) << "K=" << ranks;
+        // Of many kept inputs, all but those at hand are gone.
+        if (mode == RecomputeMode::kEvery) {
+          EXPECT_LT(peak, held - 4 * 16 * 128 * 256 * 4) << "K=" << ranks;
         }
       }
     }
+  }
+}
+
+TEST_F(Cuda, FusedAdamIsAdam) {
+  for (const bool amsgrad : {false, true}) {
+    torch::manual_seed(4);
+    std::vector<torch::Tensor> one, other;
+    for (const int size : {3, 1000, 70000}) {
+      one.push_back(torch::randn({size}, torch::dtype(torch::kFloat64).device(kGpu)));
+      other.push_back(one.back().clone());
+    }
+    const auto options =
+        torch::optim::AdamOptions(0.01).weight_decay(0.1).amsgrad(amsgrad).betas({0.8, 0.9});
+    FusedAdam fused(one, options);
+    torch::optim::Adam plain(other, options);
+    for (int step = 0; step < 5; ++step) {
+      for (std::size_t i = 0; i < one.size(); ++i) {
+        one[i].mutable_grad() = torch::randn_like(one[i]);
+        other[i].mutable_grad() = one[i].grad().clone();
+      }
+      fused.step();
+      plain.step();
+    }
+    for (std::size_t i = 0; i < one.size(); ++i)
+      EXPECT_TRUE(torch::allclose(one[i], other[i], 1e-12, 1e-12)) << "amsgrad=" << amsgrad;
   }
 }
 
