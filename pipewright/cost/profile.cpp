@@ -22,10 +22,11 @@ struct ByteMember {
   std::string_view name;
   std::int64_t LayerCost::*member;
 };
-constexpr std::array<ByteMember, 9> kByteMembers = {{
+constexpr std::array<ByteMember, 10> kByteMembers = {{
     {"output_bytes", &LayerCost::output_bytes},
     {"saved_bytes", &LayerCost::saved_bytes},
     {"weight_half_bytes", &LayerCost::weight_half_bytes},
+    {"idle_bytes", &LayerCost::idle_bytes},
     {"skip_bytes", &LayerCost::skip_bytes},
     {"forward_temp_bytes", &LayerCost::forward_temp_bytes},
     {"backward_temp_bytes", &LayerCost::backward_temp_bytes},
@@ -46,7 +47,7 @@ LayerCost parse_layer(const nlohmann::json& value, std::string_view where, std::
   const JsonObject object(value, where, fmt::format("layers[{}]", index));
   object.refuse_unknown({"name", "forward_seconds", "backward_seconds", "backward_input_seconds",
                          "backward_weight_seconds", "step_seconds", "output_bytes", "saved_bytes",
-                         "weight_half_bytes", "skip_bytes", "forward_temp_bytes",
+                         "weight_half_bytes", "idle_bytes", "skip_bytes", "forward_temp_bytes",
                          "backward_temp_bytes", "parameter_bytes", "gradient_bytes",
                          "optimizer_bytes"});
   LayerCost layer;
@@ -71,7 +72,7 @@ Profile parse_profile(std::string_view json, std::string_view where) {
   const nlohmann::json root = parse_json(json, where);
   const JsonObject object(root, where, "profile");
   object.refuse_unknown({"format", "version", "model", "machine", "micro_batch_size", "input_bytes",
-                         "host_bandwidth", "layers"});
+                         "loss_bytes", "host_bandwidth", "layers"});
   if (object.string("format") != kFormat) {
     throw InvalidArgument(where, fmt::format("this is no profile: format is not '{}'", kFormat));
   }
@@ -86,6 +87,7 @@ Profile parse_profile(std::string_view json, std::string_view where) {
   profile.micro_batch_size =
       static_cast<int>(object.integer_or("micro_batch_size", 1, kMostMicroBatchSize, 1));
   profile.input_bytes = object.integer_or("input_bytes", 0, kMostBytes, 0);
+  profile.loss_bytes = object.integer_or("loss_bytes", 0, kMostBytes, 0);
   profile.host_bandwidth = object.non_negative_or("host_bandwidth", 0);
   for (const auto& layer : object.array("layers")) {
     profile.layers.push_back(parse_layer(layer, where, profile.layers.size()));
@@ -105,6 +107,7 @@ std::string to_json(const Profile& profile) {
                                  {"machine", profile.machine},
                                  {"micro_batch_size", profile.micro_batch_size},
                                  {"input_bytes", profile.input_bytes},
+                                 {"loss_bytes", profile.loss_bytes},
                                  {"host_bandwidth", profile.host_bandwidth}};
   nlohmann::ordered_json layers = nlohmann::ordered_json::array();
   for (const LayerCost& layer : profile.layers) {

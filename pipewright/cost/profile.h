@@ -22,6 +22,7 @@ struct LayerCost {
   std::int64_t output_bytes = 0;
   std::int64_t saved_bytes = 0;        // kept for the backward, the output among them
   std::int64_t weight_half_bytes = 0;  // of those, what the weight half still needs
+  std::int64_t idle_bytes = 0;         // of the output, what no backward needs
   std::int64_t skip_bytes = 0;         // of skips it stashes or pops: held whatever is run again
   std::int64_t forward_temp_bytes = 0;
   std::int64_t backward_temp_bytes = 0;
@@ -38,6 +39,7 @@ struct Profile {
   std::string machine;  // what it was taken on, for people
   int micro_batch_size = 1;
   std::int64_t input_bytes = 0;  // of one micro-batch
+  std::int64_t loss_bytes = 0;   // of a micro-batch's loss, which stays to the end of the step
   double host_bandwidth = 0;     // bytes a second between GPU and host, one way; 0: not measured
   std::vector<LayerCost> layers;
 

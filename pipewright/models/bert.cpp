@@ -46,7 +46,7 @@ struct AttentionImpl : torch::nn::Module {
 
   torch::Tensor forward(const torch::Tensor& x) {  // (B, T, C)
     const auto b = x.size(0), t = x.size(1), c = x.size(2);
-    const auto parts = qkv(x).view({b, t, 3, heads, c / heads}).permute({2, 0, 3, 1, 4});
+    const auto parts = qkv(x).view({b, t, 3, heads, c / heads}).permute({2, 0, 3, 1, 4}).unbind();
     const auto mixed = compat::attention(parts[0], parts[1], parts[2], is_training() ? dropout : 0);
     const auto y = proj(mixed.transpose(1, 2).reshape({b, t, c}));
     return norm(x + torch::dropout(y, dropout, is_training()));

@@ -69,7 +69,7 @@ struct BlockImpl : torch::nn::Module {
 
   torch::Tensor attend(const torch::Tensor& x) {
     const auto b = x.size(0), t = x.size(1), c = x.size(2);
-    const auto parts = qkv(x).view({b, t, 3, heads, c / heads}).permute({2, 0, 3, 1, 4});
+    const auto parts = qkv(x).view({b, t, 3, heads, c / heads}).permute({2, 0, 3, 1, 4}).unbind();
     const auto query = parts[0] / std::sqrt(static_cast<double>(c / heads));  // (B, H, T, C/H)
     // Added, not filled in: its backward then costs nothing.
     const auto later =

@@ -30,10 +30,9 @@ StepCosts step_costs(const Profile& profile, const Plan& plan, const Program& pr
   const std::vector<LayerRange> ranges = layer_ranges(plan.sizes);
   for (std::size_t s = 0; s < ranges.size(); ++s) {
     costs.stages.push_back(
-        stage_cost(profile, ranges[s],
+        stage_cost(profile, ranges[s], program, static_cast<int>(s),
                    plan.operations.empty() ? save_everything(ranges[s].size()) : plan.operations[s],
-                   !plan.operations.empty() && plan.offload[s] != 0,
-                   early_inputs(program, static_cast<int>(s))));
+                   !plan.operations.empty() && plan.offload[s] != 0));
     if (bandwidth > 0) {
       costs.stages.back().link_time =
           static_cast<double>(profile.layers[ranges[s].last - 1].output_bytes) / bandwidth;

@@ -7,9 +7,15 @@ namespace pipewright {
 namespace {
 
 ChainLayer chain_layer(const LayerCost& cost) {
-  return {cost.forward_seconds,    cost.backward_seconds,
-          cost.output_bytes,       std::max(cost.saved_bytes, cost.output_bytes),
-          cost.forward_temp_bytes, cost.backward_temp_bytes};
+  ChainLayer layer;
+  layer.forward = cost.forward_seconds;
+  layer.backward = cost.backward_seconds;
+  layer.output_bytes = cost.output_bytes;
+  layer.saved_bytes = std::max(cost.saved_bytes, cost.output_bytes);
+  layer.forward_temp_bytes = cost.forward_temp_bytes;
+  layer.backward_temp_bytes = cost.backward_temp_bytes;
+  layer.idle_bytes = std::min(cost.idle_bytes, cost.output_bytes);
+  return layer;
 }
 
 std::int64_t sum(const Profile& profile, LayerRange layers,
@@ -39,6 +45,10 @@ StageChain stage_chain(const Profile& profile, LayerRange layers) {
   stage.skip_bytes = sum(profile, layers, {&LayerCost::skip_bytes});
   stage.host_bandwidth = profile.host_bandwidth;
   return stage;
+}
+
+std::int64_t output_bytes(const Profile& profile, LayerRange layers) {
+  return profile.layers[layers.last - 1].output_bytes;
 }
 
 std::int64_t half_bytes(const Profile& profile, LayerRange layers) {
@@ -77,8 +87,20 @@ int early_inputs(const Program& program, int stage) {
                   stage_load(program, stage - 1).in_flight - stage_load(program, stage).in_flight);
 }
 
-StageCost stage_cost(const Profile& profile, LayerRange layers,
-                     const std::vector<Operation>& operations, bool offload, int early_inputs) {
+namespace {
+
+/// What lies at a stage beside the micro-batches it works on: inputs that came early, and losses.
+std::int64_t lying_bytes(const Profile& profile, LayerRange layers, const Program& program,
+                         int stage) {
+  std::int64_t bytes = early_inputs(program, stage) * input_bytes(profile, layers);
+  if (layers.last == profile.layers.size()) bytes += program.num_micro_batches * profile.loss_bytes;
+  return bytes;
+}
+
+}  // namespace
+
+StageCost stage_cost(const Profile& profile, LayerRange layers, const Program& program, int index,
+                     const std::vector<Operation>& operations, bool offload) {
   const StageChain stage = stage_chain(profile, layers);
   const OperationsCost work =
       offload ? run_offloaded(stage, operations) : run_operations(stage.chain, operations);
@@ -105,9 +127,13 @@ StageCost stage_cost(const Profile& profile, LayerRange layers,
   cost.activation_bytes = boundary + held;
   cost.weight_half_bytes = static_cast<double>(half_bytes(profile, layers));
   cost.static_bytes = static_cast<double>(static_bytes(profile, layers) +
-                                          early_inputs * input_bytes(profile, layers));
+                                          lying_bytes(profile, layers, program, index));
   cost.forward_temp_bytes = static_cast<double>(work.forward.peak_bytes - work.forward.held_bytes);
   cost.recompute_temp_bytes = static_cast<double>(work.recompute.peak_bytes) - held;
+  if (layers.last < profile.layers.size()) {  // the gradient of another micro-batch may be there
+    cost.forward_temp_bytes += static_cast<double>(output_bytes(profile, layers));
+    cost.recompute_temp_bytes += static_cast<double>(output_bytes(profile, layers));
+  }
   cost.backward_temp_bytes = static_cast<double>(work.backward.peak_bytes) - held;
   return cost;
 }
@@ -133,9 +159,8 @@ BudgetPlan BudgetPlanner::plan(const std::vector<int>& sizes, const Program& pro
   for (std::size_t s = 0; s < ranges.size(); ++s) {
     const int rank = program.placement[s];
     const StageLoad load = stage_load(program, static_cast<int>(s));
-    const std::int64_t aside =
-        early_inputs(program, static_cast<int>(s)) * input_bytes(profile_, ranges[s]) +
-        load.halves * half_bytes(profile_, ranges[s]);
+    const std::int64_t aside = lying_bytes(profile_, ranges[s], program, static_cast<int>(s)) +
+                               load.halves * half_bytes(profile_, ranges[s]);
     const std::int64_t of_rank = fixed[static_cast<std::size_t>(rank)];
     const StageRecompute& planned =
         stage(ranges[s], load.in_flight, (memory_bytes - of_rank) / chunks - aside);

@@ -30,10 +30,9 @@ StageLoad stage_load(const Program& program, int stage);
 /// ahead of it.
 int early_inputs(const Program& program, int stage);
 
-/// What a stage costs whose layers are run so, where a Program says F, R and B.
-StageCost stage_cost(const Profile& profile, LayerRange layers,
-                     const std::vector<Operation>& operations, bool offload = false,
-                     int early_inputs = 0);
+/// What a stage costs in a program, `layers` run so where it says F, R and B.
+StageCost stage_cost(const Profile& profile, LayerRange layers, const Program& program, int stage,
+                     const std::vector<Operation>& operations, bool offload = false);
 
 /// A pipeline's operations by stage under a memory budget a rank; or what is missing.
 struct BudgetPlan {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <fstream>
 #include <map>
+#include <set>
 #include <thread>
 #include <unordered_set>
 
@@ -105,6 +106,37 @@ class LayerProbe {
     measure_backward_bytes(leaves, std::move(outputs), cost);
     measure_half_bytes(leaves, before, cost);
     return result;
+  }
+
+  /// Whether the layer's own backward reads its output.
+  bool needs_output(const Tensors& input, const LayerCost& cost) {
+    const UseStream use(stream_);
+    const MemoryScope scope(slot_);
+    const Tensors leaves = make_leaves(input);
+    wait();
+    const std::int64_t before = live();
+    const GraphEnds ends(forward(leaves));
+    made_.clear();
+    wait();
+    return live() - before > cost.saved_bytes - cost.output_bytes / 2;
+  }
+
+  /// Whether it reads its input: runs the layer on one that nobody holds but, perhaps, its graph.
+  bool needs_input(const Tensors& input, const LayerCost& cost) {
+    const UseStream use(stream_);
+    const MemoryScope scope(slot_);
+    wait();
+    const std::int64_t before = live();
+    Tensors fresh;
+    for (const auto& tensor : input) {
+      if (!tensor.is_floating_point()) return true;
+      fresh.push_back(tensor + torch::zeros({1}, tensor.options()).requires_grad_());
+    }
+    const Tensors outputs = forward(std::exchange(fresh, {}));
+    wait();
+    const std::int64_t held = live() - before;
+    made_.clear();
+    return held > cost.saved_bytes + bytes_of(input) / 2;
   }
 
   void measure_times(const Tensors& input, const MeasureOptions& options, LayerCost* cost) {
@@ -293,6 +325,32 @@ double host_bandwidth(torch::Device device) {
   return static_cast<double>(kBytes) / median(seconds);
 }
 
+/// What a tensor of one number takes.
+std::int64_t scalar_bytes(torch::Device device, int slot) {
+  const DeviceStream stream(device);
+  const UseStream use(stream);
+  const MemoryScope scope(slot);
+  if (stream.on_gpu()) MemoryMeter::charge_stream(stream.stream(), slot);
+  const std::int64_t before = MemoryMeter::stats(slot).live_bytes;
+  const auto scalar = torch::zeros({}, torch::device(device));
+  return MemoryMeter::stats(slot).live_bytes - before;
+}
+
+/// The layers that use a parameter which another one uses too.
+std::set<std::size_t> tied_layers(const Sequence& model) {
+  std::map<const void*, std::set<std::size_t>> users;
+  for (std::size_t i = 0; i < model.size(); ++i) {
+    if (!model.layers()[i].module) continue;
+    for (const auto& parameter : model.layers()[i].module->parameters())
+      users[parameter.unsafeGetTensorImpl()].insert(i);
+  }
+  std::set<std::size_t> tied;
+  for (const auto& [parameter, layers] : users) {
+    if (layers.size() > 1) tied.insert(layers.begin(), layers.end());
+  }
+  return tied;
+}
+
 }  // namespace
 
 Profile measure_profile(const Sequence& model, const Loss& loss, const Tensors& inputs,
@@ -314,7 +372,9 @@ Profile measure_profile(const Sequence& model, const Loss& loss, const Tensors& 
     if (layer.module && !layer.module->parameters().empty()) break;
   }
   profile.host_bandwidth = host_bandwidth(device);
+  profile.loss_bytes = scalar_bytes(device, slot.number());
   Tensors x = inputs;
+  bool idle = false;  // no backward of the layer before reads its output
   for (std::size_t i = 0; i < model.size(); ++i) {
     const Layer& layer = model.layers()[i];
     device = device_of(layer, device);
@@ -332,7 +392,12 @@ Profile measure_profile(const Sequence& model, const Loss& loss, const Tensors& 
     LayerProbe probe(layer, i, device, options.precision, slot.number());
     if (i + 1 == model.size() && !targets.empty()) probe.set_loss(&loss, &there, 1);
     probe.measure_times(x, options, &cost);
-    x = probe.measure_bytes(x, &cost);
+    Tensors made = probe.measure_bytes(x, &cost);
+    // The output before is idle where neither its maker's backward reads it nor this one's.
+    if (i > 0 && (!idle || probe.needs_input(x, cost))) profile.layers.back().idle_bytes = 0;
+    idle = layer.options.stash.empty() && !probe.needs_output(x, cost);
+    cost.idle_bytes = cost.output_bytes;
+    x = std::move(made);
     const auto& names = layer.options.stash;
     for (std::size_t k = 0; k < names.size(); ++k) {
       skips[names[k]] = x[x.size() - names.size() + k];
@@ -340,6 +405,11 @@ Profile measure_profile(const Sequence& model, const Loss& loss, const Tensors& 
     }
     x.resize(x.size() - names.size());
     profile.layers.push_back(std::move(cost));
+  }
+  profile.layers.back().idle_bytes = 0;
+  for (const std::size_t tied : tied_layers(model)) {  // graphs of their own: their inputs stay
+    profile.layers[tied].idle_bytes = 0;
+    if (tied > 0) profile.layers[tied - 1].idle_bytes = 0;
   }
   return profile;
 }

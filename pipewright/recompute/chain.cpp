@@ -79,6 +79,7 @@ class Store {
       : chain_(chain),
         outputs_(chain.layers.size() + 1, 0),
         saved_(chain.layers.size() + 1, 0),
+        idle_gone_(chain.layers.size() + 1, 0),
         gradient_of_(chain.size()),
         live_(output_bytes(gradient_of_)) {
     outputs_[0] = 1;  // the chain's input, which costs nothing
@@ -101,6 +102,8 @@ class Store {
     live_ += made;
     if (save && outputs_[index(l)] != 0) drop_output(l);  // it is part of what was saved
     (save ? saved_ : outputs_)[index(l)] = 1;
+    if (save && just_saved_ == l - 1) drop_idle(l - 1);
+    just_saved_ = save ? l : 0;
     if (operation.op == LayerOp::kForwardDiscard) drop_output(l - 1);
     if (l == chain_.size()) drop_output(l);  // the next stage's
     phase().held_bytes = live_ - last_gradient();
@@ -144,7 +147,9 @@ class Store {
   }
 
   static std::size_t index(int layer) { return static_cast<std::size_t>(layer); }
-  bool has_output(int l) const { return outputs_[index(l)] != 0 || saved_[index(l)] != 0; }
+  bool has_output(int l) const {
+    return outputs_[index(l)] != 0 || (saved_[index(l)] != 0 && idle_gone_[index(l)] == 0);
+  }
   std::int64_t output_bytes(int l) const { return l == 0 ? 0 : chain_.layer(l).output_bytes; }
   std::int64_t gradient_bytes() const { return output_bytes(gradient_of_); }
 
@@ -154,16 +159,25 @@ class Store {
     live_ -= output_bytes(l);
   }
 
+  void drop_idle(int l) {
+    if (l == 0 || chain_.layer(l).idle_bytes == 0) return;
+    idle_gone_[index(l)] = 1;
+    live_ -= chain_.layer(l).idle_bytes;
+  }
+
   void backward(const Operation& operation, const ChainLayer& layer) {
     const int l = operation.layer;
     if (l != gradient_of_) refuse(operation, "it is not its turn");
     if (saved_[index(l)] == 0) refuse(operation, "what it needs was not saved");
-    if (!has_output(l - 1)) refuse(operation, "its input is not there");
+    if (!has_output(l - 1) && idle_gone_[index(l - 1)] == 0)
+      refuse(operation, "its input is not there");
+    just_saved_ = 0;
     if (phase_ != Phase::kBackward) enter(Phase::kBackward);
     phase().time += layer.backward;
     reach(live_ + layer.backward_temp_bytes);
     drop_output(l - 1);  // what was kept for it
     live_ -= layer.saved_bytes + gradient_bytes();
+    if (std::exchange(idle_gone_[index(l)], 0) != 0) live_ += layer.idle_bytes;
     saved_[index(l)] = 0;
     --gradient_of_;
     live_ += gradient_bytes();
@@ -176,9 +190,11 @@ class Store {
   }
 
   const Chain& chain_;
-  std::vector<char> outputs_;  // by layer: its output is there by itself
-  std::vector<char> saved_;    // by layer: as part of all that its backward needs
-  int gradient_of_;            // the layer whose output's gradient is there
+  std::vector<char> outputs_;    // by layer: its output is there by itself
+  std::vector<char> saved_;      // by layer: as part of all that its backward needs
+  std::vector<char> idle_gone_;  // by layer: of what was saved, the idle part is let go
+  int just_saved_ = 0;           // the layer that the last operation saved
+  int gradient_of_;              // the layer whose output's gradient is there
   std::int64_t live_;
   Phase phase_ = Phase::kForward;
   OperationsCost cost_;

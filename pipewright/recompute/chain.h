@@ -16,7 +16,9 @@ struct ChainLayer {
   std::int64_t saved_bytes = 0;  // all that its backward needs but its input; holds the output
   std::int64_t forward_temp_bytes = 0;  // while its forward runs
   std::int64_t backward_temp_bytes =
-      0;  // while its backward runs, the new input gradient among them
+      0;                        // while its backward runs, the new input gradient among them
+  std::int64_t idle_bytes = 0;  // of the output, what no backward needs: let go once the next
+                                // layer, saved right after this one, has run
 };
 
 /// Layers one after the other, forward and then backward. The bytes of the chain's input are

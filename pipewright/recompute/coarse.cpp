@@ -10,6 +10,7 @@ namespace {
 ChainLayer merge(const Chain& chain, int first, int last) {
   ChainLayer merged;
   merged.output_bytes = chain.layer(last).output_bytes;
+  merged.idle_bytes = chain.layer(last).idle_bytes;
   for (int l = first; l <= last; ++l) {
     const ChainLayer& layer = chain.layer(l);
     merged.forward += layer.forward;

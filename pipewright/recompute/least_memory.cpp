@@ -3,17 +3,21 @@
 #include <algorithm>
 
 namespace pipewright {
+namespace {
 
-std::int64_t need_of_one(const Chain& chain, int s) {
-  const ChainLayer& layer = chain.layer(s);
-  return layer.output_bytes + layer.saved_bytes +
-         std::max(layer.forward_temp_bytes, layer.backward_temp_bytes);
-}
+constexpr std::int64_t kNever = std::int64_t{1} << 62;
+
+}  // namespace
 
 std::int64_t need_of_save(const Chain& chain, int s, int t) {
   const ChainLayer& layer = chain.layer(s);
-  return layer.saved_bytes + std::max(chain.layer(t).output_bytes + layer.forward_temp_bytes,
-                                      layer.output_bytes + layer.backward_temp_bytes);
+  return layer.saved_bytes + chain.layer(t).output_bytes + layer.forward_temp_bytes;
+}
+
+std::int64_t need_of_backward(const Chain& chain, int s, bool idle) {
+  const ChainLayer& layer = chain.layer(s);
+  return layer.saved_bytes + layer.output_bytes + layer.backward_temp_bytes -
+         (idle ? 0 : layer.idle_bytes);
 }
 
 std::int64_t need_of_keep(const Chain& chain, int s, int t) {
@@ -44,50 +48,74 @@ void write_forwards(int s, int middle, std::vector<Operation>* result) {
   for (int l = s + 1; l < middle; ++l) result->push_back({LayerOp::kForwardDiscard, l});
 }
 
+const LeastMemory::Choice& LeastMemory::Choices::of(Start start) const {
+  if (start == Start::kKeep) return keep;
+  return start == Start::kSave ? save : save_after_save;
+}
+
 LeastMemory::LeastMemory(const Chain& chain)
     : chain_(chain), choices_(chain.layers.size() * chain.layers.size()) {
   for (int length = 0; length < chain.size(); ++length) {
-    for (int s = 1; s + length <= chain.size(); ++s) at(s, s + length) = best(s, s + length);
+    for (int s = 1; s + length <= chain.size(); ++s) {
+      const int t = s + length;
+      Choices& choices = at(s, t);
+      choices.keep = keep(s, t);
+      choices.save = save(s, t, 0);
+      if (s > 1) choices.save_after_save = save(s, t, chain.layer(s - 1).idle_bytes);
+    }
   }
 }
 
-LeastMemory::Choice& LeastMemory::at(int s, int t) {
+LeastMemory::Choices& LeastMemory::at(int s, int t) {
   return choices_[static_cast<std::size_t>(s - 1) * chain_.layers.size() +
                   static_cast<std::size_t>(t - 1)];
 }
 
-LeastMemory::Choice LeastMemory::best(int s, int t) const {
-  if (s == t) return {need_of_one(chain_, s), 0};
+LeastMemory::Choice LeastMemory::save(int s, int t, std::int64_t idle_before) const {
+  const std::int64_t forward = idle_before + need_of_save(chain_, s, t);
+  if (s == t) return {std::max(forward, need_of_backward(chain_, s, true)), 0, Start::kSave};
   const ChainLayer& first = chain_.layer(s);
-  Choice choice{std::max(need_of_save(chain_, s, t), first.saved_bytes + at(s + 1, t).bytes), 0};
+  const Choices& rest = at(s + 1, t);
+  const std::int64_t saved =
+      std::max(need_of_backward(chain_, s, false),
+               first.saved_bytes - first.idle_bytes + rest.save_after_save.bytes);
+  const std::int64_t kept =
+      std::max(need_of_backward(chain_, s, true), first.saved_bytes + rest.keep.bytes);
+  if (kept < saved) return {std::max(forward, kept), 0, Start::kKeep};
+  return {std::max(forward, saved), 0, Start::kSaveAfterSave};
+}
+
+LeastMemory::Choice LeastMemory::keep(int s, int t) const {
+  Choice choice{kNever, 0, Start::kKeep};
+  if (s == t) return choice;
   const std::int64_t forwards = need_of_keep(chain_, s, t);
   for (int middle = s + 1; middle <= t; ++middle) {
     const std::int64_t kept = chain_.layer(middle - 1).output_bytes;
     const std::int64_t bytes =
-        std::max({forwards, kept + at(middle, t).bytes, at(s, middle - 1).bytes});
-    if (bytes < choice.bytes) choice = {bytes, middle};
+        std::max({forwards, kept + at(middle, t).bytes(), at(s, middle - 1).bytes()});
+    if (bytes < choice.bytes) choice = {bytes, middle, Start::kKeep};
   }
   return choice;
 }
 
-void LeastMemory::write(int s, int t, std::vector<Operation>* result) const {
-  const int middle = at(s, t).middle;
-  if (middle == 0) {
+void LeastMemory::write(int s, int t, Start start, std::vector<Operation>* result) const {
+  const Choice& choice = at(s, t).of(start);
+  if (start != Start::kKeep) {
     result->push_back({LayerOp::kForwardSave, s});
-    if (s < t) write(s + 1, t, result);
+    if (s < t) write(s + 1, t, choice.next, result);
     result->push_back({LayerOp::kBackward, s});
     return;
   }
-  write_forwards(s, middle, result);
-  write(middle, t, result);
-  write(s, middle - 1, result);
+  write_forwards(s, choice.middle, result);
+  write(choice.middle, t, at(choice.middle, t).best(), result);
+  write(s, choice.middle - 1, at(s, choice.middle - 1).best(), result);
 }
 
-std::int64_t LeastMemory::bytes() const { return at(1, chain_.size()).bytes; }
+std::int64_t LeastMemory::bytes() const { return at(1, chain_.size()).bytes(); }
 
 std::vector<Operation> LeastMemory::operations() const {
   std::vector<Operation> result;
-  write(1, chain_.size(), &result);
+  write(1, chain_.size(), at(1, chain_.size()).best(), &result);
   return result;
 }
 

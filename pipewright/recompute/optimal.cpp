@@ -31,7 +31,10 @@ class Table {
         unit_(unit),
         width_(static_cast<std::size_t>(budget / unit) + 1),
         forward_sum_(chain.layers.size() + 1),
-        times_(pairs() * width_, kNever) {
+        times_(pairs() * width_, kNever),
+        saving_(times_),
+        saving_after_(times_),
+        keeping_(times_) {
     for (int l = 1; l <= chain.size(); ++l)
       forward_sum_[index(l)] = forward_sum_[index(l - 1)] + chain.layer(l).forward;
     // An entry needs those of shorter stretches with as much or more used. This order, of all that
@@ -50,7 +53,7 @@ class Table {
   }
 
   std::size_t width() const { return width_; }
-  double time(std::size_t used) const { return at(1, chain_.size())[used]; }
+  double time(std::size_t used) const { return row_of(times_, 1, chain_.size())[used]; }
 
   std::vector<Operation> operations(std::size_t used) const {
     std::vector<Operation> result;
@@ -64,7 +67,12 @@ class Table {
   std::size_t row(int s, int t) const {
     return index(s - 1) * (2 * chain_.layers.size() - index(s - 2)) / 2 + index(t - s);
   }
-  const double* at(int s, int t) const { return times_.data() + row(s, t) * width_; }
+  const double* row_of(const std::vector<double>& table, int s, int t) const {
+    return table.data() + row(s, t) * width_;
+  }
+  double* row_of(std::vector<double>* table, int s, int t) const {
+    return table->data() + row(s, t) * width_;
+  }
 
   std::size_t units(std::int64_t bytes) const {
     return static_cast<std::size_t>((bytes + unit_ - 1) / unit_);
@@ -78,29 +86,54 @@ class Table {
 
   /// The entries of s..t with `from` <= used < `to`.
   void fill(int s, int t, std::size_t from, std::size_t to) {
-    double* best = times_.data() + row(s, t) * width_;
-    const ChainLayer& first = chain_.layer(s);
-    if (s == t) {
-      const std::size_t end = std::min(to, room_for(need_of_one(chain_, s)));
-      for (std::size_t used = from; used < end; ++used) best[used] = first.forward + first.backward;
-      return;
-    }
-    const std::size_t saved = units(first.saved_bytes);
-    const double* rest = at(s + 1, t);
-    const std::size_t save_room = std::min(to, room_for(need_of_save(chain_, s, t)));
-    for (std::size_t used = from; used < save_room && used + saved < width_; ++used)
-      best[used] = first.forward + first.backward + rest[used + saved];
-    const std::size_t keep_room = std::min(to, room_for(need_of_keep(chain_, s, t)));
+    fill_keep(s, t, from, to);
+    fill_save(s, t, 0, from, to, row_of(&saving_, s, t));
+    if (s > 1)
+      fill_save(s, t, chain_.layer(s - 1).idle_bytes, from, to, row_of(&saving_after_, s, t));
+    double* best = row_of(&times_, s, t);
+    const double* keep = row_of(keeping_, s, t);
+    const double* save = row_of(saving_, s, t);
+    for (std::size_t used = from; used < to; ++used) best[used] = lesser(keep[used], save[used]);
+  }
+
+  void fill_keep(int s, int t, std::size_t from, std::size_t to) {
+    if (s == t) return;
+    double* best = row_of(&keeping_, s, t);
+    const std::size_t room = std::min(to, room_for(need_of_keep(chain_, s, t)));
     for (int middle = s + 1; middle <= t; ++middle) {
       const std::size_t kept = units(chain_.layer(middle - 1).output_bytes);
       if (kept >= width_) continue;
       const double again = forward_between(s, middle);
-      const double* later = at(middle, t) + kept;
-      const double* earlier = at(s, middle - 1);
-      const std::size_t end = std::min(keep_room, width_ - kept);
+      const double* later = row_of(times_, middle, t) + kept;
+      const double* earlier = row_of(times_, s, middle - 1);
+      const std::size_t end = std::min(room, width_ - kept);
       for (std::size_t used = from; used < end; ++used)
         best[used] = lesser(best[used], again + later[used] + earlier[used]);
     }
+  }
+
+  /// `idle_before`: of the layer before s, which was saved; there until s has run, and not in
+  /// `used`.
+  void fill_save(int s, int t, std::int64_t idle_before, std::size_t from, std::size_t to,
+                 double* best) const {
+    const ChainLayer& first = chain_.layer(s);
+    const double own = first.forward + first.backward;
+    const std::size_t forward = room_for(idle_before + need_of_save(chain_, s, t));
+    const std::size_t room = std::min({to, forward, room_for(need_of_backward(chain_, s, true))});
+    if (s == t) {
+      for (std::size_t used = from; used < room; ++used) best[used] = own;
+      return;
+    }
+    const std::size_t saved = units(first.saved_bytes);
+    const double* keep = row_of(keeping_, s + 1, t);
+    for (std::size_t used = from; used < room && used + saved < width_; ++used)
+      best[used] = own + keep[used + saved];
+    const std::size_t busy = units(first.saved_bytes - first.idle_bytes);
+    const std::size_t busy_room =
+        std::min({to, forward, room_for(need_of_backward(chain_, s, false))});
+    const double* save = row_of(saving_after_, s + 1, t);
+    for (std::size_t used = from; used < busy_room && used + busy < width_; ++used)
+      best[used] = lesser(best[used], own + save[used + busy]);
   }
 
   /// The time of the forwards of s .. middle - 1.
@@ -110,25 +143,22 @@ class Table {
 
   /// Finds the choice again that gave the time, which is cheaper than to keep all choices.
   void write(int s, int t, std::size_t used, std::vector<Operation>* result) const {
-    const double best = at(s, t)[used];
-    if (s == t) {
-      result->push_back({LayerOp::kForwardSave, s});
-      result->push_back({LayerOp::kBackward, s});
-      return;
+    const double best = row_of(times_, s, t)[used];
+    if (row_of(saving_, s, t)[used] == best) {
+      write_save(s, t, best, used, result);
+    } else {
+      write_keep(s, t, used, result);
     }
-    const ChainLayer& first = chain_.layer(s);
-    const std::size_t saved = used + units(first.saved_bytes);
-    if (used < room_for(need_of_save(chain_, s, t)) && saved < width_ &&
-        first.forward + first.backward + at(s + 1, t)[saved] == best) {
-      result->push_back({LayerOp::kForwardSave, s});
-      write(s + 1, t, saved, result);
-      result->push_back({LayerOp::kBackward, s});
-      return;
-    }
+  }
+
+  void write_keep(int s, int t, std::size_t used, std::vector<Operation>* result) const {
+    const double best = row_of(keeping_, s, t)[used];
     for (int middle = s + 1; middle <= t; ++middle) {
       const std::size_t kept = used + units(chain_.layer(middle - 1).output_bytes);
       if (kept >= width_) continue;
-      if (forward_between(s, middle) + at(middle, t)[kept] + at(s, middle - 1)[used] != best)
+      if (forward_between(s, middle) + row_of(times_, middle, t)[kept] +
+              row_of(times_, s, middle - 1)[used] !=
+          best)
         continue;
       write_forwards(s, middle, result);
       write(middle, t, kept, result);
@@ -138,12 +168,35 @@ class Table {
     internal_check(false, "a finite time has a choice that gave it");
   }
 
+  void write_save(int s, int t, double best, std::size_t used,
+                  std::vector<Operation>* result) const {
+    const ChainLayer& first = chain_.layer(s);
+    const double own = first.forward + first.backward;
+    result->push_back({LayerOp::kForwardSave, s});
+    if (s < t) {
+      const std::size_t saved = used + units(first.saved_bytes);
+      const bool keeps = used < room_for(need_of_backward(chain_, s, true)) && saved < width_ &&
+                         own + row_of(keeping_, s + 1, t)[saved] == best;
+      if (keeps) {
+        write_keep(s + 1, t, saved, result);
+      } else {
+        const std::size_t busy = used + units(first.saved_bytes - first.idle_bytes);
+        write_save(s + 1, t, row_of(saving_after_, s + 1, t)[busy], busy, result);
+      }
+    }
+    result->push_back({LayerOp::kBackward, s});
+  }
+
   const Chain& chain_;
   std::int64_t budget_;
   std::int64_t unit_;
   std::size_t width_;                // values of `used`
   std::vector<double> forward_sum_;  // of layers 1..l
-  std::vector<double> times_;        // by s, by t, by used
+  // By s, by t, by used: the best of the ways to begin, and each of them.
+  std::vector<double> times_;
+  std::vector<double> saving_;
+  std::vector<double> saving_after_;  // right after s - 1 was saved, whose idle bytes are not used
+  std::vector<double> keeping_;
 };
 
 /// What a chain of that length is planned with in under a second, though the work grows with its
@@ -156,7 +209,8 @@ int default_units(int layers) {
 std::int64_t exact_unit(const Chain& chain) {
   std::int64_t unit = 0;
   for (const ChainLayer& layer : chain.layers)
-    unit = std::gcd(unit, std::gcd(layer.output_bytes, layer.saved_bytes));
+    unit =
+        std::gcd(std::gcd(unit, layer.idle_bytes), std::gcd(layer.output_bytes, layer.saved_bytes));
   return std::max<std::int64_t>(unit, 1);
 }
 

@@ -84,9 +84,9 @@ double least_without_recompute(const Profile& one, const PlanRequest& request) {
         splits(static_cast<int>(one.layers.size()), stages, &sizes, [&](const auto& split) {
           StepCosts costs;
           for (const LayerRange& range : layer_ranges(split)) {
-            costs.stages.push_back(
-                stage_cost(profile, range, save_everything(range.size()), false,
-                           early_inputs(program, static_cast<int>(costs.stages.size()))));
+            costs.stages.push_back(stage_cost(profile, range, program,
+                                              static_cast<int>(costs.stages.size()),
+                                              save_everything(range.size())));
             if (request.link_bandwidth > 0) {
               costs.stages.back().link_time =
                   static_cast<double>(profile.layers[range.last - 1].output_bytes) /

@@ -28,6 +28,7 @@ Chain random_chain(std::mt19937& random, int layers, int most_bytes) {
     layer.saved_bytes = layer.output_bytes + draw(0, 2 * most_bytes);
     layer.forward_temp_bytes = draw(0, most_bytes);
     layer.backward_temp_bytes = draw(0, 2 * most_bytes);
+    if (draw(0, 1) == 1) layer.idle_bytes = draw(0, static_cast<int>(layer.output_bytes));
     chain.layers.push_back(layer);
   }
   return chain;
