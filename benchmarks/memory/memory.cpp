@@ -16,6 +16,7 @@
 #include <sstream>
 
 #include "pipewright/base/error.h"
+#include "pipewright/base/file.h"
 #include "pipewright/base/units.h"
 #include "pipewright/memory/meter.h"
 #include "pipewright/models/bert.h"
@@ -34,6 +35,7 @@ struct Options {
   std::string caps;
   std::string largest;
   std::string sizes;
+  std::string profiles;
   std::string precisions = "fp32,bf16";
   int effective = 64;
   int steps = 3;
@@ -133,6 +135,11 @@ void measure_cap(const Options& o, const std::string& cap, const std::string& na
   PlanRequest request;
   request.global_batch = o.effective;
   request.memory_bytes = static_cast<std::int64_t>((1 - o.reserve) * static_cast<double>(bytes));
+  if (!o.profiles.empty()) {
+    for (const Profile& profile : profiles)
+      write_file(fmt::format("{}/{}_{}.json", o.profiles, name, profile.micro_batch_size),
+                 to_json(profile), "--profiles");
+  }
   const PlanSearch found = search_plans(profiles, request);
   nlohmann::ordered_json out = {{"cap", cap}, {"precision", name}, {"effective", o.effective}};
   int failed = 0;
@@ -149,7 +156,8 @@ void measure_cap(const Options& o, const std::string& cap, const std::string& na
       out["predicted_peak_gib"] = gib(plan.peak_bytes[0]);
       out["plans_that_ran_out_of_memory"] = failed;
       break;
-    } catch (const OutOfMemory&) {
+    } catch (const OutOfMemory& error) {
+      out["last_failure"] = error.what();
       if (++failed == 5) break;
     }
   }
@@ -219,11 +227,14 @@ int main(int argc, char** argv) {
   app.add_option("--caps", o.caps, "Memory caps to plan for, e.g. 8GiB,12GiB");
   app.add_option("--largest", o.largest, "A memory cap to find the largest batch under");
   app.add_option("--sizes", o.sizes, "Micro-batch sizes to measure layers with");
+  app.add_option("--profiles", o.profiles, "A folder to write what was measured to");
   app.add_option("--precisions", o.precisions, "fp32,bf16");
   app.add_option("--effective", o.effective, "Sentences a step, for --caps");
   app.add_option("--steps", o.steps, "Timed steps");
   app.add_option("--reserve", o.reserve, "Share of the cap that plans leave alone");
   CLI11_PARSE(app, argc, argv);
+  // Without it, up to a fifth of a cap is lost to holes between blocks of different sizes.
+  setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", /*overwrite=*/0);
   if (o.sizes.empty()) o.sizes = o.on_gpu() ? "4,16,48" : "2,8";
   if (o.caps.empty() && o.largest.empty()) o.caps = "24MiB,32MiB,48MiB", o.largest = "48MiB";
   for (const std::string& precision : parts_of(o.precisions)) {

@@ -10,6 +10,12 @@
 namespace pipewright {
 namespace {
 
+/// LibTorch's errors without the forty lines of its own stack.
+const char* message_of(const std::exception& error) {
+  const auto* own = dynamic_cast<const c10::Error*>(&error);
+  return own == nullptr ? error.what() : own->what_without_backtrace();
+}
+
 /// LibTorch's CPU allocator has no error type of its own, only words.
 bool is_out_of_memory(const std::exception& error) {
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
@@ -74,7 +80,7 @@ void RankRunner::execute_or_explain(Instruction i, const Program& program, const
   } catch (const TransportError&) {
     throw;
   } catch (const std::exception& error) {
-    explain(i, error.what(), is_out_of_memory(error));
+    explain(i, message_of(error), is_out_of_memory(error));
   }
 }
 

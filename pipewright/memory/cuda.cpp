@@ -88,6 +88,7 @@ bool recharge_cuda(const void* data, int slot) {
 void limit_cuda_memory(torch::Device device, std::int64_t bytes) {
   const auto index = device.has_index() ? device.index() : c10::DeviceIndex{0};
   at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
+  at::cuda::clearCublasWorkspaces();
   c10::cuda::CUDACachingAllocator::emptyCache();
   const auto all = at::cuda::getDeviceProperties(index)->totalGlobalMem;
   c10::cuda::CUDACachingAllocator::setMemoryFraction(

@@ -46,9 +46,10 @@ struct AttentionImpl : torch::nn::Module {
 
   torch::Tensor forward(const torch::Tensor& x) {  // (B, T, C)
     const auto b = x.size(0), t = x.size(1), c = x.size(2);
-    const auto parts = qkv(x).view({b, t, 3, heads, c / heads}).permute({2, 0, 3, 1, 4}).unbind();
+    const auto parts =
+        project(qkv, x).view({b, t, 3, heads, c / heads}).permute({2, 0, 3, 1, 4}).unbind();
     const auto mixed = compat::attention(parts[0], parts[1], parts[2], is_training() ? dropout : 0);
-    const auto y = proj(mixed.transpose(1, 2).reshape({b, t, c}));
+    const auto y = project(proj, mixed.transpose(1, 2).reshape({b, t, c}));
     return norm(x + torch::dropout(y, dropout, is_training()));
   }
 
@@ -67,7 +68,8 @@ struct MlpImpl : torch::nn::Module {
         norm(register_module("norm", layer_norm(o.dim))) {}
 
   torch::Tensor forward(const torch::Tensor& x) {
-    return norm(x + torch::dropout(down(torch::gelu(up(x))), dropout, is_training()));
+    return norm(x +
+                torch::dropout(project(down, torch::gelu(project(up, x))), dropout, is_training()));
   }
 
   double dropout;
@@ -87,7 +89,7 @@ struct HeadImpl : torch::nn::Module {
 
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& masked) {  // (B, T, C), (B, P)
     const auto at = masked.unsqueeze(-1).expand({-1, -1, x.size(2)});
-    const auto chosen = norm(torch::gelu(transform(x.gather(1, at))));
+    const auto chosen = norm(torch::gelu(project(transform, x.gather(1, at))));
     return torch::linear(chosen, weight, bias);  // (B, P, vocab)
   }
 

@@ -64,19 +64,20 @@ struct BlockImpl : torch::nn::Module {
 
   torch::Tensor forward(torch::Tensor x) {  // (B, T, C)
     x = x + drop(attend(norm1(x)));
-    return x + drop(down(torch::gelu(up(norm2(x)))));
+    return x + drop(project(down, torch::gelu(project(up, norm2(x)))));
   }
 
   torch::Tensor attend(const torch::Tensor& x) {
     const auto b = x.size(0), t = x.size(1), c = x.size(2);
-    const auto parts = qkv(x).view({b, t, 3, heads, c / heads}).permute({2, 0, 3, 1, 4}).unbind();
+    const auto parts =
+        project(qkv, x).view({b, t, 3, heads, c / heads}).permute({2, 0, 3, 1, 4}).unbind();
     const auto query = parts[0] / std::sqrt(static_cast<double>(c / heads));  // (B, H, T, C/H)
     // Added, not filled in: its backward then costs nothing.
     const auto later =
         torch::full({t, t}, -std::numeric_limits<double>::infinity(), x.options()).triu(1);
     const auto scores = torch::matmul(query, parts[1].transpose(-1, -2)) + later;  // (B, H, T, T)
     const auto mixed = torch::matmul(drop(torch::softmax(scores, -1)), parts[2]);
-    return proj(mixed.transpose(1, 2).reshape({b, t, c}));
+    return project(proj, mixed.transpose(1, 2).reshape({b, t, c}));
   }
 
   torch::Tensor drop(const torch::Tensor& x) { return torch::dropout(x, dropout, is_training()); }

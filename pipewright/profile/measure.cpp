@@ -75,9 +75,9 @@ class ScratchGradients {
 /// One layer (the last one with its loss) on its input, again and again.
 class LayerProbe {
  public:
-  LayerProbe(const Layer& layer, std::size_t index, torch::Device device, Precision precision,
+  LayerProbe(const Layer& layer, std::size_t index, const DeviceStream& stream, Precision precision,
              int slot)
-      : layer_(layer), index_(index), stream_(device), precision_(precision), slot_(slot) {
+      : layer_(layer), index_(index), stream_(stream), precision_(precision), slot_(slot) {
     if (layer.module) norms_ = std::make_unique<DeferredBatchNorm>(*layer.module);
     if (stream_.on_gpu()) MemoryMeter::charge_stream(stream_.stream(), slot);
   }
@@ -234,7 +234,7 @@ class LayerProbe {
 
   const Layer& layer_;
   std::size_t index_;
-  DeviceStream stream_;
+  const DeviceStream& stream_;
   Precision precision_;
   int slot_;
   std::unique_ptr<DeferredBatchNorm> norms_;
@@ -305,10 +305,10 @@ void measure_optimizer(const OptimizerFactory& factory, const Parameters& own,
 }
 
 /// Bytes a second from a GPU to pinned memory and back, the slower way of the two.
-double host_bandwidth(torch::Device device) {
-  if (device.is_cpu()) return 0;
+double host_bandwidth(const DeviceStream& stream) {
+  if (!stream.on_gpu()) return 0;
+  const torch::Device device = stream.device();
   constexpr std::int64_t kBytes = std::int64_t{1} << 26;
-  const DeviceStream stream(device);
   const UseStream use(stream);
   auto there = torch::zeros({kBytes}, torch::dtype(torch::kByte).device(device));
   auto here = torch::empty({kBytes}, torch::dtype(torch::kByte).pinned_memory(true));
@@ -326,13 +326,12 @@ double host_bandwidth(torch::Device device) {
 }
 
 /// What a tensor of one number takes.
-std::int64_t scalar_bytes(torch::Device device, int slot) {
-  const DeviceStream stream(device);
+std::int64_t scalar_bytes(const DeviceStream& stream, int slot) {
   const UseStream use(stream);
   const MemoryScope scope(slot);
   if (stream.on_gpu()) MemoryMeter::charge_stream(stream.stream(), slot);
   const std::int64_t before = MemoryMeter::stats(slot).live_bytes;
-  const auto scalar = torch::zeros({}, torch::device(device));
+  const auto scalar = torch::zeros({}, torch::device(stream.device()));
   return MemoryMeter::stats(slot).live_bytes - before;
 }
 
@@ -371,13 +370,19 @@ Profile measure_profile(const Sequence& model, const Loss& loss, const Tensors& 
     device = device_of(layer, device);
     if (layer.module && !layer.module->parameters().empty()) break;
   }
-  profile.host_bandwidth = host_bandwidth(device);
-  profile.loss_bytes = scalar_bytes(device, slot.number());
+  // One a device for all layers: cuBLAS keeps a workspace for every stream it ever saw.
+  std::map<std::string, DeviceStream> streams;
+  const auto stream_of = [&](torch::Device on) -> const DeviceStream& {
+    return streams.try_emplace(on.str(), on).first->second;
+  };
+  profile.host_bandwidth = host_bandwidth(stream_of(device));
+  profile.loss_bytes = scalar_bytes(stream_of(device), slot.number());
   Tensors x = inputs;
   bool idle = false;  // no backward of the layer before reads its output
   for (std::size_t i = 0; i < model.size(); ++i) {
     const Layer& layer = model.layers()[i];
     device = device_of(layer, device);
+    const DeviceStream& stream = stream_of(device);
     LayerCost cost;
     cost.name = layer.name;
     for (const auto& name : layer.options.pop) {
@@ -388,8 +393,8 @@ Profile measure_profile(const Sequence& model, const Loss& loss, const Tensors& 
     const Tensors there = on_device(targets, device);
     const Parameters own = own_parameters(layer, &seen, &cost);
     add_parameters(own, &cost);
-    measure_optimizer(options.optimizer, own, DeviceStream(device), slot.number(), &cost);
-    LayerProbe probe(layer, i, device, options.precision, slot.number());
+    measure_optimizer(options.optimizer, own, stream, slot.number(), &cost);
+    LayerProbe probe(layer, i, stream, options.precision, slot.number());
     if (i + 1 == model.size() && !targets.empty()) probe.set_loss(&loss, &there, 1);
     probe.measure_times(x, options, &cost);
     Tensors made = probe.measure_bytes(x, &cost);

@@ -114,7 +114,11 @@ class Budget : public testing::TestWithParam<std::tuple<Subject, std::string, Pr
  protected:
   void SetUp() override {
     if (on_gpu() && !torch::cuda::is_available()) GTEST_SKIP() << "needs a GPU";
+    // cuDNN's fastest convolutions add up in no fixed order: two plain runs differ, too.
+    at::globalContext().setDeterministicCuDNN(true);
   }
+
+  void TearDown() override { at::globalContext().setDeterministicCuDNN(false); }
 
   static const Subject& subject() { return std::get<0>(GetParam()); }
   static torch::Device device() { return torch::Device(std::get<1>(GetParam())); }
