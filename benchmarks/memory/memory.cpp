@@ -127,38 +127,48 @@ Measured run(const Options& o, Strategy strategy, Precision precision, int rows)
 
 double gib(std::int64_t bytes) { return static_cast<double>(bytes) / (1LL << 30); }
 
-/// Plans from the best one on until one runs: what the allocator cannot use is only an estimate.
+/// What plans may use of a cap; less after every one that ran out of memory, since what the
+/// allocator cannot use is only an estimate.
+std::int64_t budget_of(const Options& o, std::int64_t cap, int failed) {
+  return static_cast<std::int64_t>((1 - (1 + failed) * o.reserve) * static_cast<double>(cap));
+}
+
+void measure_plan(const Options& o, const Plan& plan, const std::string& precision,
+                  nlohmann::ordered_json* out) {
+  const Measured measured =
+      run(o, strategy_of(plan), precision_of(precision), static_cast<int>(plan.global_batch));
+  (*out)["sentences_per_second"] = static_cast<double>(plan.global_batch) / measured.seconds;
+  (*out)["step_seconds"] = measured.seconds;
+  (*out)["predicted_step_seconds"] = plan.step_seconds;
+  (*out)["micro_batch_size"] = plan.micro_batch_size;
+  (*out)["recompute"] = plan.recompute();
+  (*out)["peak_gib"] = gib(measured.peak_bytes);
+  (*out)["predicted_peak_gib"] = gib(plan.peak_bytes[0]);
+}
+
 void measure_cap(const Options& o, const std::string& cap, const std::string& name) {
   const std::int64_t bytes = parse_bytes(cap, "--caps");
   cap_memory(o, bytes);
   const auto profiles = measure(o, precision_of(name));
-  PlanRequest request;
-  request.global_batch = o.effective;
-  request.memory_bytes = static_cast<std::int64_t>((1 - o.reserve) * static_cast<double>(bytes));
   if (!o.profiles.empty()) {
     for (const Profile& profile : profiles)
       write_file(fmt::format("{}/{}_{}.json", o.profiles, name, profile.micro_batch_size),
                  to_json(profile), "--profiles");
   }
-  const PlanSearch found = search_plans(profiles, request);
   nlohmann::ordered_json out = {{"cap", cap}, {"precision", name}, {"effective", o.effective}};
-  int failed = 0;
-  for (const Plan& plan : found.plans) {
+  for (int failed = 0; failed < 5; ++failed) {
+    PlanRequest request;
+    request.global_batch = o.effective;
+    request.memory_bytes = budget_of(o, bytes, failed);
+    const PlanSearch found = search_plans(profiles, request);
+    if (found.plans.empty()) break;
     try {
-      cap_memory(o, bytes);
-      const Measured measured = run(o, strategy_of(plan), precision_of(name), o.effective);
-      out["sentences_per_second"] = o.effective / measured.seconds;
-      out["step_seconds"] = measured.seconds;
-      out["predicted_step_seconds"] = plan.step_seconds;
-      out["micro_batch_size"] = plan.micro_batch_size;
-      out["recompute"] = plan.recompute();
-      out["peak_gib"] = gib(measured.peak_bytes);
-      out["predicted_peak_gib"] = gib(plan.peak_bytes[0]);
+      measure_plan(o, found.plans[0], name, &out);
       out["plans_that_ran_out_of_memory"] = failed;
       break;
     } catch (const OutOfMemory& error) {
       out["last_failure"] = error.what();
-      if (++failed == 5) break;
+      cap_memory(o, bytes);
     }
   }
   fmt::print("{}\n", out.dump());
@@ -170,7 +180,7 @@ void measure_largest(const Options& o, const std::string& mode, const std::strin
   const std::int64_t bytes = parse_bytes(o.largest, "--largest");
   cap_memory(o, bytes);
   const auto profiles = measure(o, precision_of(name));
-  const auto budget = static_cast<std::int64_t>((1 - o.reserve) * static_cast<double>(bytes));
+  const std::int64_t budget = budget_of(o, bytes, 0);
   const int layers = static_cast<int>(profiles[0].layers.size());
   const auto plan_of = [&](int rows) -> std::optional<Plan> {
     PlanRequest request;
@@ -180,9 +190,9 @@ void measure_largest(const Options& o, const std::string& mode, const std::strin
     const PlanSearch found = search_plans(profiles, request);
     if (found.plans.empty()) return std::nullopt;
     Plan plan = found.plans[0];
-    if (mode == "all") {  // each block of attention and MLP from its input
+    if (mode == "all") {  // each block from its input
       std::vector<int> checkpoints = {1};
-      for (int layer = 2; layer < layers; layer += 2) checkpoints.push_back(layer);
+      for (int layer = 2; layer < layers; layer += 3) checkpoints.push_back(layer);
       plan.operations = {keep_checkpoints(layers, checkpoints, false)};
       plan = predict(profiles, plan);
     }
@@ -196,17 +206,12 @@ void measure_largest(const Options& o, const std::string& mode, const std::strin
     (plan_of(middle) ? least : most) = middle;
   }
   nlohmann::ordered_json out = {{"cap", o.largest}, {"mode", mode}, {"precision", name}};
-  for (int rows = least; rows > 0; rows -= std::max(1, rows / 64)) {
+  for (int rows = least; rows > 0; rows -= std::max(1, rows / 32)) {
     try {
       cap_memory(o, bytes);
-      const Plan plan = *plan_of(rows);
-      const Measured measured = run(o, strategy_of(plan), precision_of(name), rows);
+      measure_plan(o, *plan_of(rows), name, &out);
       out["batch"] = rows;
       out["predicted_batch"] = least;
-      out["sentences_per_second"] = rows / measured.seconds;
-      out["predicted_step_seconds"] = plan.step_seconds;
-      out["step_seconds"] = measured.seconds;
-      out["peak_gib"] = gib(measured.peak_bytes);
       break;
     } catch (const OutOfMemory&) {
     }

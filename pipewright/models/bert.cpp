@@ -60,23 +60,36 @@ struct AttentionImpl : torch::nn::Module {
 };
 TORCH_MODULE(Attention);
 
-struct MlpImpl : torch::nn::Module {
-  explicit MlpImpl(const BertOptions& o)
+/// The MLP in two, so that its larger half can be run again without the other: what leaves the
+/// first is what its activation reads, and what the residual adds.
+struct UpImpl : torch::nn::Module {
+  explicit UpImpl(const BertOptions& o)
+      : up(register_module("up", linear(o.dim, 4 * o.dim, kInitialDeviation))) {}
+
+  std::tuple<torch::Tensor, torch::Tensor> forward(const torch::Tensor& x) {
+    return {project(up, x), x};
+  }
+
+  torch::nn::Linear up;
+};
+TORCH_MODULE(Up);
+
+struct DownImpl : torch::nn::Module {
+  explicit DownImpl(const BertOptions& o)
       : dropout(o.dropout),
-        up(register_module("up", linear(o.dim, 4 * o.dim, kInitialDeviation))),
         down(register_module("down", linear(4 * o.dim, o.dim, kInitialDeviation))),
         norm(register_module("norm", layer_norm(o.dim))) {}
 
-  torch::Tensor forward(const torch::Tensor& x) {
-    return norm(x +
-                torch::dropout(project(down, torch::gelu(project(up, x))), dropout, is_training()));
+  torch::Tensor forward(const torch::Tensor& wide, const torch::Tensor& x) {
+    const auto y = project(down, torch::gelu(wide));
+    return norm(x + torch::dropout(y, dropout, is_training()));
   }
 
   double dropout;
-  torch::nn::Linear up, down;
+  torch::nn::Linear down;
   torch::nn::LayerNorm norm;
 };
-TORCH_MODULE(Mlp);
+TORCH_MODULE(Down);
 
 struct HeadImpl : torch::nn::Module {
   /// Registers the very tensor it is given: the embedding's is tied.
@@ -116,7 +129,8 @@ Sequence make_bert(const BertOptions& options) {
   for (std::int64_t i = 0; i < options.layers; ++i) {
     model.add(fmt::format("attention{}", i), Attention(options),
               {.cost = 4 * dim * dim + 2 * static_cast<double>(options.seq) * dim});
-    model.add(fmt::format("mlp{}", i), Mlp(options), {.cost = 8 * dim * dim});
+    model.add(fmt::format("up{}", i), Up(options), {.cost = 4 * dim * dim});
+    model.add(fmt::format("down{}", i), Down(options), {.cost = 4 * dim * dim});
   }
   // About a seventh of the tokens pass the head.
   model.add("head", Head(options, embed->token),

@@ -16,13 +16,13 @@ struct BertOptions {
   double dropout = 0.1;        // on attention weights and both branches of a block
 };
 
-/// A masked language model as layers `embed`, `attention0`, `mlp0`, `attention1`, ..., `head`:
+/// A masked language model as layers `embed`, `attention0`, `up0`, `down0`, ..., `head`:
 ///
 ///     tokens (B, T), masked (B, P) --> logits (B, P, vocab)
 ///
 /// `masked` are the positions to predict, P of every row; only those pass the head, whose weight is
 /// the token embedding's. Blocks normalise after attention and after the MLP (GELU, 4 * dim); they
-/// are two layers each, so that recompute has more to choose from. Every layer has a cost hint:
+/// are three layers each, so that recompute has more to choose from. Every layer has a cost hint:
 /// multiply-adds a token. Throws InvalidArgument where the sizes do not fit.
 Sequence make_bert(const BertOptions& options);
 

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <thread>
 #include <unordered_set>
@@ -14,6 +16,7 @@
 #include "pipewright/nn/backward.h"
 #include "pipewright/nn/batch_norm.h"
 #include "pipewright/nn/random.h"
+#include "pipewright/torch/compat.h"
 #include "pipewright/torch/stream.h"
 
 namespace pipewright {
@@ -72,6 +75,39 @@ class ScratchGradients {
   std::vector<std::pair<torch::Tensor, torch::Tensor>> old_;
 };
 
+/// The times between laps: of the GPU's stream, or else of this thread.
+class Stopwatch {
+ public:
+  explicit Stopwatch(const DeviceStream& stream) : stream_(&stream) { lap(); }
+
+  void lap() {
+    if (!stream_->on_gpu()) {
+      times_.push_back(Clock::now());
+      return;
+    }
+    events_.push_back(
+        std::make_unique<c10::Event>(stream_->device().type(), c10::EventFlag::BACKEND_DEFAULT));
+    events_.back()->record(stream_->stream());
+  }
+
+  /// Of one lap. A GPU's must have run.
+  double seconds(std::size_t lap) const {
+    if (stream_->on_gpu()) return compat::seconds_between(*events_[lap], *events_[lap + 1]);
+    return std::chrono::duration<double>(times_[lap + 1] - times_[lap]).count();
+  }
+
+ private:
+  const DeviceStream* stream_;
+  std::vector<Clock::time_point> times_;
+  std::vector<std::unique_ptr<c10::Event>> events_;
+};
+
+/// Which of a layer's tensors its own backward reads.
+struct Needs {
+  std::vector<char> inputs;
+  std::vector<char> outputs;
+};
+
 /// One layer (the last one with its loss) on its input, again and again.
 class LayerProbe {
  public:
@@ -102,67 +138,102 @@ class LayerProbe {
     cost->saved_bytes = live() - before;
     cost->forward_temp_bytes = MemoryMeter::stats(slot_).peak_bytes - live();
     Tensors result = made_;
+    cost->saved_bytes += bytes_passed_on(input, result);
     cost->output_bytes = std::min(bytes_of(result), cost->saved_bytes);
     measure_backward_bytes(leaves, std::move(outputs), cost);
     measure_half_bytes(leaves, before, cost);
     return result;
   }
 
-  /// Whether the layer's own backward reads its output.
-  bool needs_output(const Tensors& input, const LayerCost& cost) {
+  /// `outputs`: what it made of `input`, without those it stashes.
+  Needs needs(const Tensors& input, const Tensors& outputs) {
     const UseStream use(stream_);
     const MemoryScope scope(slot_);
-    const Tensors leaves = make_leaves(input);
-    wait();
-    const std::int64_t before = live();
-    const GraphEnds ends(forward(leaves));
-    made_.clear();
-    wait();
-    return live() - before > cost.saved_bytes - cost.output_bytes / 2;
-  }
-
-  /// Whether it reads its input: runs the layer on one that nobody holds but, perhaps, its graph.
-  bool needs_input(const Tensors& input, const LayerCost& cost) {
-    const UseStream use(stream_);
-    const MemoryScope scope(slot_);
-    wait();
-    const std::int64_t before = live();
-    Tensors fresh;
-    for (const auto& tensor : input) {
-      if (!tensor.is_floating_point()) return true;
-      fresh.push_back(tensor + torch::zeros({1}, tensor.options()).requires_grad_());
+    Needs result;
+    const auto leaves = [&] { return make_leaves(input); };
+    const std::int64_t graph = held_after(leaves, {});
+    for (std::size_t k = 0; k < outputs.size(); ++k) {
+      // To hold an output costs nothing more where the graph does.
+      const std::int64_t half = bytes_of({outputs[k]}) / 2;
+      const bool needed = !passes_on(input, outputs[k]) && held_after(leaves, k) <= graph + half;
+      result.outputs.push_back(needed ? 1 : 0);
     }
-    const Tensors outputs = forward(std::exchange(fresh, {}));
-    wait();
-    const std::int64_t held = live() - before;
-    made_.clear();
-    return held > cost.saved_bytes + bytes_of(input) / 2;
+    for (std::size_t k = 0; k < input.size(); ++k) {
+      const auto one_fresh = [&] {
+        Tensors inputs = leaves();
+        inputs[k] = input[k] + torch::zeros({1}, input[k].options()).requires_grad_();
+        return inputs;
+      };
+      const bool can_tell = index_ > 0 && input[k].is_floating_point();
+      const std::int64_t half = bytes_of({input[k]}) / 2;  // beside it there may be crumbs
+      result.inputs.push_back(!can_tell || held_after(one_fresh, {}) > graph + half ? 1 : 0);
+    }
+    return result;
   }
 
+  /// Bytes of the outputs that are inputs, handed on: not made, but held with the rest.
+  static std::int64_t bytes_passed_on(const Tensors& input, const Tensors& outputs) {
+    Tensors passed;
+    for (const auto& output : outputs) {
+      if (passes_on(input, output)) passed.push_back(output);
+    }
+    return bytes_of(passed);
+  }
+
+  /// On a GPU nothing waits between the repeats, so that launches run ahead as they do in training,
+  /// and the GPU's own clock is read.
   void measure_times(const Tensors& input, const MeasureOptions& options, LayerCost* cost) {
     const UseStream use(stream_);
-    std::vector<double> forwards, backwards, inputs, weights;
+    std::vector<Stopwatch> watches;
     for (int i = -options.warm_up; i < options.repeats; ++i) {
+      if (i <= 0) wait();
       const Tensors leaves = make_leaves(input);
-      Tensors outputs;
-      const double f = seconds_of([&] { outputs = forward(leaves); });
+      Stopwatch watch(stream_);
+      Tensors outputs = forward(leaves);
+      watch.lap();
       const Tensors gradients = gradients_of(outputs);
-      const double b = seconds_of([&] { backward(std::exchange(outputs, {}), gradients, leaves); });
+      watch.lap();
+      backward(std::exchange(outputs, {}), gradients, leaves);
+      watch.lap();
       outputs = forward(leaves);
-      InputHalf half;
-      const double in =
-          seconds_of([&] { half = backward_input(std::exchange(outputs, {}), gradients, leaves); });
-      const double w = seconds_of([&] { half.weight_half.run(); });
-      if (i < 0) continue;
-      forwards.push_back(f), backwards.push_back(b), inputs.push_back(in), weights.push_back(w);
+      watch.lap();
+      InputHalf half = backward_input(std::exchange(outputs, {}), gradients, leaves);
+      watch.lap();
+      half.weight_half.run();
+      watch.lap();
+      if (i >= 0) watches.push_back(std::move(watch));
     }
-    cost->forward_seconds = median(forwards);
-    cost->backward_seconds = median(backwards);
-    cost->backward_input_seconds = median(inputs);
-    cost->backward_weight_seconds = median(weights);
+    wait();
+    const auto lap = [&](std::size_t number) {
+      std::vector<double> seconds;
+      for (const Stopwatch& watch : watches) seconds.push_back(watch.seconds(number));
+      return median(std::move(seconds));
+    };
+    cost->forward_seconds = lap(0);
+    cost->backward_seconds = lap(2);
+    cost->backward_input_seconds = lap(4);
+    cost->backward_weight_seconds = lap(5);
   }
 
  private:
+  static bool passes_on(const Tensors& input, const torch::Tensor& output) {
+    return std::any_of(input.begin(), input.end(), [&](const torch::Tensor& tensor) {
+      return tensor.storage().unsafeGetStorageImpl() == output.storage().unsafeGetStorageImpl();
+    });
+  }
+
+  /// What a forward leaves behind that its graph holds, and with `keep` that output.
+  std::int64_t held_after(const std::function<Tensors()>& make_input,
+                          std::optional<std::size_t> keep) {
+    wait();
+    const std::int64_t before = live();
+    const GraphEnds ends(forward(make_input()));
+    const torch::Tensor kept = keep ? made_[*keep] : torch::Tensor();
+    made_.clear();
+    wait();
+    return live() - before;
+  }
+
   /// Leaves that want a gradient where they can have one, but for the model's own inputs.
   Tensors make_leaves(const Tensors& input) const {
     Tensors leaves;
@@ -218,15 +289,6 @@ class LayerProbe {
     const std::int64_t held = live() - before - bytes_of(gradients);
     cost->weight_half_bytes = std::clamp<std::int64_t>(held, 0, cost->saved_bytes);
     half.weight_half.run();
-  }
-
-  template <typename Work>
-  double seconds_of(const Work& work) const {
-    wait();
-    const auto start = Clock::now();
-    work();
-    wait();
-    return std::chrono::duration<double>(Clock::now() - start).count();
   }
 
   std::int64_t live() const { return MemoryMeter::stats(slot_).live_bytes; }
@@ -335,6 +397,16 @@ std::int64_t scalar_bytes(const DeviceStream& stream, int slot) {
   return MemoryMeter::stats(slot).live_bytes - before;
 }
 
+/// What neither the backward of the layer that made these tensors reads nor that of the layer which
+/// takes them. Those that were popped come after them, and are not the maker's.
+std::int64_t idle_bytes(const Tensors& tensors, const Needs& maker, const Needs& taker) {
+  Tensors idle;
+  for (std::size_t k = 0; k < tensors.size() && k < maker.outputs.size(); ++k) {
+    if (maker.outputs[k] == 0 && taker.inputs[k] == 0) idle.push_back(tensors[k]);
+  }
+  return bytes_of(idle);
+}
+
 /// The layers that use a parameter which another one uses too.
 std::set<std::size_t> tied_layers(const Sequence& model) {
   std::map<const void*, std::set<std::size_t>> users;
@@ -378,7 +450,7 @@ Profile measure_profile(const Sequence& model, const Loss& loss, const Tensors& 
   profile.host_bandwidth = host_bandwidth(stream_of(device));
   profile.loss_bytes = scalar_bytes(stream_of(device), slot.number());
   Tensors x = inputs;
-  bool idle = false;  // no backward of the layer before reads its output
+  Needs before;
   for (std::size_t i = 0; i < model.size(); ++i) {
     const Layer& layer = model.layers()[i];
     device = device_of(layer, device);
@@ -398,10 +470,9 @@ Profile measure_profile(const Sequence& model, const Loss& loss, const Tensors& 
     if (i + 1 == model.size() && !targets.empty()) probe.set_loss(&loss, &there, 1);
     probe.measure_times(x, options, &cost);
     Tensors made = probe.measure_bytes(x, &cost);
-    // The output before is idle where neither its maker's backward reads it nor this one's.
-    if (i > 0 && (!idle || probe.needs_input(x, cost))) profile.layers.back().idle_bytes = 0;
-    idle = layer.options.stash.empty() && !probe.needs_output(x, cost);
-    cost.idle_bytes = cost.output_bytes;
+    const Needs now = probe.needs(x, made);
+    if (i > 0) profile.layers.back().idle_bytes = idle_bytes(x, before, now);
+    before = now;
     x = std::move(made);
     const auto& names = layer.options.stash;
     for (std::size_t k = 0; k < names.size(); ++k) {

@@ -38,12 +38,12 @@ Trainer trainer_of(int ranks) {
   return {make_bert(small()), cross_entropy(), sgd, over(ranks)};
 }
 
-TEST(Bert, HasTwoLayersABlock) {
+TEST(Bert, HasThreeLayersABlock) {
   const Sequence model = make_bert(small());
   std::vector<std::string> names;
   for (const Layer& layer : model.layers()) names.push_back(layer.name);
-  EXPECT_THAT(names,
-              testing::ElementsAre("embed", "attention0", "mlp0", "attention1", "mlp1", "head"));
+  EXPECT_THAT(names, testing::ElementsAre("embed", "attention0", "up0", "down0", "attention1",
+                                          "up1", "down1", "head"));
 }
 
 TEST(Bert, HasTheParametersOfItsSizes) {

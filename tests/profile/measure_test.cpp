@@ -37,8 +37,13 @@ TEST(MeasureProfile, KnowsTheBytesOfKnownLayers) {
   EXPECT_LE(fc.backward_temp_bytes, kTensor + 4 * kColumns * (2 * kColumns + 4));
   EXPECT_EQ(profile.layers[2].saved_bytes, kTensor);
   EXPECT_EQ(profile.layers[2].forward_temp_bytes, 0);
-  EXPECT_EQ(profile.layers[4].output_bytes, 0);  // a view is its input's
-  EXPECT_EQ(profile.layers[4].saved_bytes, 0);
+  EXPECT_EQ(profile.layers[4].output_bytes, kTensor);  // handed on, not made
+  EXPECT_EQ(profile.layers[4].saved_bytes, kTensor);
+  std::vector<std::int64_t> idle;
+  for (const LayerCost& layer : profile.layers) idle.push_back(layer.idle_bytes);
+  // tanh's is read by both; nobody reads fc's; gelu reads its input; the view moves on gelu's,
+  // which nobody reads, nor the view's, for the last tanh reads its own.
+  EXPECT_EQ(idle, (std::vector<std::int64_t>{0, kTensor, 0, kTensor, kTensor, 0}));
   EXPECT_GE(profile.layers[5].saved_bytes, kTensor);  // and the loss's
   EXPECT_EQ(profile.input_bytes, kTensor);
   EXPECT_EQ(profile.micro_batch_size, kRows);

@@ -114,11 +114,15 @@ class Budget : public testing::TestWithParam<std::tuple<Subject, std::string, Pr
  protected:
   void SetUp() override {
     if (on_gpu() && !torch::cuda::is_available()) GTEST_SKIP() << "needs a GPU";
-    // cuDNN's fastest convolutions add up in no fixed order: two plain runs differ, too.
-    at::globalContext().setDeterministicCuDNN(true);
+    // Some of a GPU's fastest kernels add up in no fixed order: two plain runs differ, too.
+    at::globalContext().setDeterministicAlgorithms(on_gpu(), /*warn_only=*/true);
+    at::globalContext().setDeterministicCuDNN(on_gpu());
   }
 
-  void TearDown() override { at::globalContext().setDeterministicCuDNN(false); }
+  void TearDown() override {
+    at::globalContext().setDeterministicAlgorithms(false, false);
+    at::globalContext().setDeterministicCuDNN(false);
+  }
 
   static const Subject& subject() { return std::get<0>(GetParam()); }
   static torch::Device device() { return torch::Device(std::get<1>(GetParam())); }
