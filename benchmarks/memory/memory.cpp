@@ -240,7 +240,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   // Without it, up to a fifth of a cap is lost to holes between blocks of different sizes.
   setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", /*overwrite=*/0);
-  if (o.sizes.empty()) o.sizes = o.on_gpu() ? "4,16,48" : "2,8";
+  if (o.sizes.empty()) o.sizes = o.on_gpu() ? "4,16,48,96" : "2,8";
   if (o.caps.empty() && o.largest.empty()) o.caps = "24MiB,32MiB,48MiB", o.largest = "48MiB";
   for (const std::string& precision : parts_of(o.precisions)) {
     for (const std::string& cap : parts_of(o.caps)) measure_cap(o, cap, precision);

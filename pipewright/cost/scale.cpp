@@ -41,7 +41,11 @@ void check(std::span<const Profile> profiles) {
 /// Two measured sizes and the line through what was measured there.
 class Line {
  public:
-  Line(std::span<const Profile> profiles, double rows) : rows_(rows) {
+  /// Beyond the largest size: times hardly get better, bytes stay on their line.
+  enum class Beyond { kInProportion, kOnTheLine };
+
+  Line(std::span<const Profile> profiles, double rows, Beyond beyond)
+      : rows_(rows), beyond_(beyond) {
     std::size_t high = 1;
     while (high + 1 < profiles.size() && profiles[high].micro_batch_size < rows) ++high;
     high_ = profiles.size() == 1 ? &profiles[0] : &profiles[high];
@@ -58,11 +62,13 @@ class Line {
     const double x0 = low_->micro_batch_size;
     const double on_line = y0 + (y - y0) * (rows_ - x0) / (x - x0);
     if (rows_ < x0) return std::clamp(on_line, y0 * rows_ / x0, y0);
+    if (rows_ > x && beyond_ == Beyond::kInProportion) return y * rows_ / x;
     return std::max(on_line, rows_ > x ? y : std::min(y, y0));
   }
 
  private:
   double rows_;
+  Beyond beyond_;
   const Profile* low_;
   const Profile* high_;
 };
@@ -73,8 +79,8 @@ Profile scale_profile(std::span<const Profile> profiles, double rows, int most_r
   check(profiles);
   Profile scaled = profiles[0];
   scaled.micro_batch_size = most_rows;
-  const Line times(profiles, rows);
-  const Line bytes(profiles, most_rows);
+  const Line times(profiles, rows, Line::Beyond::kInProportion);
+  const Line bytes(profiles, most_rows, Line::Beyond::kOnTheLine);
   const auto whole = [](double value) {
     return static_cast<std::int64_t>(std::ceil(value - 1e-6));
   };
