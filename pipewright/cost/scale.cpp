@@ -48,7 +48,7 @@ class Line {
       : rows_(rows), beyond_(beyond) {
     std::size_t high = 1;
     while (high + 1 < profiles.size() && profiles[high].micro_batch_size < rows) ++high;
-    high_ = profiles.size() == 1 ? &profiles[0] : &profiles[high];
+    high_ = profiles.size() == 1 ? profiles.data() : &profiles[high];
     low_ = profiles.size() == 1 ? nullptr : &profiles[high - 1];
   }
 

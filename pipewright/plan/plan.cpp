@@ -38,8 +38,8 @@ std::string operations_text(const std::vector<Operation>& operations) {
 
 /// "S1-12": adds the run's operations.
 void add_run(std::string_view text, std::string_view where, std::vector<Operation>* operations) {
-  const std::size_t letter = text.empty() ? kLetters.npos : kLetters.find(text[0]);
-  if (letter == kLetters.npos)
+  const std::size_t letter = text.empty() ? std::string_view::npos : kLetters.find(text[0]);
+  if (letter == std::string_view::npos)
     throw InvalidArgument(where, fmt::format("'{}' is no operation; D, K, S or B", text));
   const std::size_t dash = std::min(text.find('-'), text.size());
   const auto number = [&](std::string_view digits) {

@@ -99,11 +99,11 @@ std::int64_t lying_bytes(const Profile& profile, LayerRange layers, const Progra
 
 }  // namespace
 
-StageCost stage_cost(const Profile& profile, LayerRange layers, const Program& program, int index,
+StageCost stage_cost(const Profile& profile, LayerRange layers, const Program& program, int stage,
                      const std::vector<Operation>& operations, bool offload) {
-  const StageChain stage = stage_chain(profile, layers);
+  const StageChain chain = stage_chain(profile, layers);
   const OperationsCost work =
-      offload ? run_offloaded(stage, operations) : run_operations(stage.chain, operations);
+      offload ? run_offloaded(chain, operations) : run_operations(chain.chain, operations);
   StageCost cost;
   double again = work.backward.time;  // forwards between the backwards
   for (std::size_t i = layers.first; i < layers.last; ++i) {
@@ -121,13 +121,13 @@ StageCost stage_cost(const Profile& profile, LayerRange layers, const Program& p
   cost.backward_input += std::max(0.0, again);
   // Held from F to B beside what the operations hold; where the input is on the host, their
   // temporaries count it.
-  const auto boundary = static_cast<double>(stage.skip_bytes + (offload ? 0 : stage.input_bytes));
+  const auto boundary = static_cast<double>(chain.skip_bytes + (offload ? 0 : chain.input_bytes));
   const auto held = static_cast<double>(work.recompute.held_bytes);
   cost.boundary_bytes = boundary + static_cast<double>(work.forward.held_bytes);
   cost.activation_bytes = boundary + held;
   cost.weight_half_bytes = static_cast<double>(half_bytes(profile, layers));
   cost.static_bytes = static_cast<double>(static_bytes(profile, layers) +
-                                          lying_bytes(profile, layers, program, index));
+                                          lying_bytes(profile, layers, program, stage));
   cost.forward_temp_bytes = static_cast<double>(work.forward.peak_bytes - work.forward.held_bytes);
   cost.recompute_temp_bytes = static_cast<double>(work.recompute.peak_bytes) - held;
   if (layers.last < profile.layers.size()) {  // the gradient of another micro-batch may be there

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "pipewright/cost/profile.h"
 #include "pipewright/ir/program.h"
@@ -15,7 +16,9 @@ struct LayerRange {
   std::size_t last = 0;
 
   int size() const { return static_cast<int>(last - first); }
-  friend auto operator<=>(const LayerRange&, const LayerRange&) = default;
+  friend bool operator<(const LayerRange& a, const LayerRange& b) {
+    return std::pair(a.first, a.last) < std::pair(b.first, b.last);
+  }
 };
 std::vector<LayerRange> layer_ranges(const std::vector<int>& sizes);
 

@@ -8,6 +8,7 @@
 
 #include "pipewright/trace/drawing.h"
 #include "pipewright/trace/palette.h"
+#include "pipewright/trace/xml.h"
 
 namespace pipewright {
 namespace {
@@ -28,22 +29,6 @@ text{font:12px ui-sans-serif,system-ui,-apple-system,"Segoe UI",Helvetica,Arial,
 .name{font-weight:650;font-size:14px}.muted{fill:var(--muted)}.box{font-size:11px;font-weight:600;text-anchor:middle}
 .rank{text-anchor:end}.tick{text-anchor:middle;fill:var(--muted);font-size:11px}
 )";
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      default:
-        // XML has no way to write the other control characters.
-        if (static_cast<unsigned char>(c) >= 0x20) out += c;
-    }
-  }
-  return out;
-}
 
 class SvgWriter {
  public:
@@ -82,7 +67,7 @@ class SvgWriter {
   std::string title() const {
     std::string out;
     for (const Timeline& timeline : timelines_) {
-      out += fmt::format("{}{}: {}", out.empty() ? "" : "; ", escaped(timeline.name),
+      out += fmt::format("{}{}: {}", out.empty() ? "" : "; ", escape_xml(timeline.name),
                          summary(timeline));
     }
     return out;
@@ -104,7 +89,7 @@ class SvgWriter {
   double draw_timeline(const Timeline& timeline, double y) {
     line(
         R"(<text x="{:.0f}" y="{:.1f}"><tspan class="name">{}</tspan><tspan class="muted" dx="12">{}</tspan></text>)",
-        kMargin, y + 13, escaped(timeline.name), summary(timeline));
+        kMargin, y + 13, escape_xml(timeline.name), summary(timeline));
     y += kTitle;
     const Extent all = extent(timeline);
     for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank, y += pitch()) {

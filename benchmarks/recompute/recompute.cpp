@@ -1,0 +1,285 @@
+// What does each way to recompute cost, and does the budget beat the others at their own peak?
+//
+//     bench_recompute [--svg FILE] [--scale-svg FILE] [--blocks B] [--dim D] [--repeats R]
+//
+// Modes: every way on one model, measured peak and step time beside what was predicted from a
+// profile. Then, for every n and sqrt, a budget as large as their measured peak. Scale: measured
+// peaks of activations over N, M, K and L against GPipe's O(N + L/K * N/M).
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "pipewright/base/file.h"
+#include "pipewright/plan/search.h"
+#include "pipewright/plan/stage_work.h"
+#include "pipewright/profile/measure.h"
+#include "pipewright/recompute/modes.h"
+#include "pipewright/trace/plot.h"
+#include "pipewright/train/trainer.h"
+
+namespace pipewright {
+namespace {
+
+struct Options {
+  int blocks = 16;
+  int dim = 128;
+  int seq = 64;
+  int rows = 8;  // of a micro-batch
+  int micro_batches = 4;
+  int repeats = 9;
+  std::string svg;
+  std::string scale_svg;
+};
+
+struct BlockImpl : torch::nn::Module {
+  explicit BlockImpl(int dim)
+      : norm(register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({dim})))),
+        up(register_module("up", torch::nn::Linear(dim, 4 * dim))),
+        down(register_module("down", torch::nn::Linear(4 * dim, dim))) {}
+
+  torch::Tensor forward(const torch::Tensor& x) { return x + down(torch::gelu(up(norm(x)))); }
+  torch::nn::LayerNorm norm;
+  torch::nn::Linear up, down;
+};
+TORCH_MODULE(Block);
+
+/// Layers of very different weight: of equal ones, equal distances are as good as it gets.
+Sequence make_model(const Options& o, int blocks) {
+  torch::manual_seed(1);
+  Sequence model;
+  for (int i = 0; i < blocks; ++i) {
+    model.add(fmt::format("block{}", i), Block(o.dim), {.checkpoint = i % 3 == 0});
+    model.add(fmt::format("tanh{}", i), torch::nn::Tanh());
+  }
+  return model;
+}
+
+Batch noise(const Options& o, int rows) {
+  torch::manual_seed(2);
+  return {.inputs = {torch::randn({rows, o.seq, o.dim})},
+          .targets = {torch::randn({rows, o.seq, o.dim})}};
+}
+
+std::unique_ptr<torch::optim::Optimizer> sgd(const Parameters& parameters) {
+  return std::make_unique<torch::optim::SGD>(parameters, 1e-3);
+}
+
+Profile profile_of(const Options& o, const Sequence& model, int rows) {
+  const Batch one = noise(o, rows);
+  MeasureOptions options;
+  options.optimizer = sgd;
+  options.repeats = 7;
+  return measure_profile(model, mean_squared_error(), one.inputs, one.targets, options);
+}
+
+/// A way to train, what it is predicted to take and what it takes.
+struct Way {
+  std::string name;
+  Strategy strategy;
+  Plan predicted;
+  std::unique_ptr<Trainer> trainer;
+  std::vector<double> seconds;
+  std::int64_t peak_bytes = 0;
+
+  double median() const {
+    std::vector<double> sorted = seconds;
+    std::sort(sorted.begin(), sorted.end());
+    return sorted[sorted.size() / 2];
+  }
+  double mib() const { return static_cast<double>(peak_bytes) / (1 << 20); }
+};
+
+class Comparison {
+ public:
+  explicit Comparison(const Options& o)
+      : o_(o), profile_(profile_of(o, make_model(o, o.blocks), o.rows)) {}
+
+  Way make(const std::string& name, RecomputeMode mode, int every = 1, std::int64_t budget = 0) {
+    Way way;
+    way.name = name;
+    way.strategy.micro_batches = o_.micro_batches;
+    way.strategy.threads_per_rank = 1;
+    way.strategy.recompute = mode;
+    way.strategy.recompute_every = every;
+    way.strategy.memory_budget = budget;
+    way.strategy.profile = profile_;
+    way.trainer = std::make_unique<Trainer>(make_model(o_, o_.blocks), mean_squared_error(), sgd,
+                                            way.strategy);
+    way.predicted = predicted(way.strategy);
+    return way;
+  }
+
+  /// Steps of all ways, taking turns.
+  void run(std::vector<Way>* ways) const {
+    const Batch batch = noise(o_, o_.rows * o_.micro_batches);
+    for (int i = -1; i < o_.repeats; ++i) {
+      for (Way& way : *ways) {
+        const StepResult result = way.trainer->step(batch);
+        if (i < 0) continue;
+        way.seconds.push_back(result.seconds);
+        way.peak_bytes = std::max(way.peak_bytes, result.peak_bytes[0]);
+      }
+    }
+  }
+
+ private:
+  /// The stage's operations, written down from the definitions of the modes.
+  std::vector<Operation> operations(const Strategy& s) const {
+    const int layers = static_cast<int>(profile_.layers.size());
+    switch (s.recompute) {
+      case RecomputeMode::kAll: return keep_checkpoints(layers, {1}, false);
+      case RecomputeMode::kEvery:
+        return keep_checkpoints(layers, every(layers, s.recompute_every), true);
+      case RecomputeMode::kSqrt: return keep_checkpoints(layers, sqrt_checkpoints(layers), true);
+      case RecomputeMode::kNamed: {
+        std::vector<int> named;
+        for (int i = 0; i < o_.blocks; i += 3) named.push_back(2 * i + 1);
+        return keep_checkpoints(layers, named, true);
+      }
+      default: return save_everything(layers);
+    }
+  }
+
+  Plan predicted(const Strategy& s) const {
+    Plan plan;
+    plan.global_batch = static_cast<std::int64_t>(o_.rows) * o_.micro_batches;
+    plan.micro_batches = o_.micro_batches;
+    plan.micro_batch_size = o_.rows;
+    plan.sizes = {static_cast<int>(profile_.layers.size())};
+    if (s.recompute == RecomputeMode::kBudget) {
+      const Program program = plan_program(plan);
+      plan.operations =
+          BudgetPlanner(profile_).plan(plan.sizes, program, s.memory_budget).operations;
+    } else if (s.recompute != RecomputeMode::kNone) {
+      plan.operations = {operations(s)};
+    }
+    plan.offload.resize(plan.operations.size());
+    return predict(std::span(&profile_, 1), plan);
+  }
+
+  const Options& o_;
+  Profile profile_;
+};
+
+void print(const Way& way) {
+  const double measured = way.median();
+  fmt::print("{:<18}{:>10.2f}{:>12.2f}{:>12.2f}{:>12.2f}{:>9.1f} %\n", way.name, way.mib(),
+             static_cast<double>(way.predicted.peak_bytes[0]) / (1 << 20), 1e3 * measured,
+             1e3 * way.predicted.step_seconds, 100 * (way.predicted.step_seconds / measured - 1));
+}
+
+/// Every way, then budgets of the peaks that every n and sqrt had.
+void compare_modes(const Options& o) {
+  Comparison comparison(o);
+  std::vector<Way> ways;
+  ways.push_back(comparison.make("none", RecomputeMode::kNone));
+  ways.push_back(comparison.make("all", RecomputeMode::kAll));
+  ways.push_back(comparison.make("named", RecomputeMode::kNamed));
+  ways.push_back(comparison.make("sqrt", RecomputeMode::kSqrt));
+  for (const int n : {1, 2, 3, 4, 6, 8, 12, 16})
+    ways.push_back(comparison.make(fmt::format("every {}", n), RecomputeMode::kEvery, n));
+  comparison.run(&ways);
+  const std::size_t first_with_peak = 3;  // sqrt and every n
+  std::vector<Way> budgets;
+  for (std::size_t i = first_with_peak; i < ways.size(); ++i) {
+    budgets.push_back(comparison.make("  budget of " + ways[i].name, RecomputeMode::kBudget, 1,
+                                      ways[i].peak_bytes));
+  }
+  comparison.run(&budgets);
+  fmt::print("{:<18}{:>10}{:>12}{:>12}{:>12}{:>11}\n", "mode", "peak MiB", "predicted", "step ms",
+             "predicted", "error");
+  Plot plot{"Step time at equal measured peak", "peak, MiB", "step, ms", {}};
+  plot.series = {{"every n and sqrt", {}, false}, {"budget of the same peak", {}, false}};
+  for (std::size_t i = 0; i < ways.size(); ++i) {
+    print(ways[i]);
+    if (i < first_with_peak) continue;
+    const Way& budget = budgets[i - first_with_peak];
+    print(budget);
+    plot.series[0].points.emplace_back(ways[i].mib(), 1e3 * ways[i].median());
+    plot.series[1].points.emplace_back(ways[i].mib(), 1e3 * budget.median());
+  }
+  if (!o.svg.empty()) write_file(o.svg, to_svg(plot), "--svg");
+}
+
+/// Peak activations of GPipe with recompute against N + L/K * N/M: of the stage's inputs of all
+/// micro-batches, and of one micro-batch's layers.
+void measure_scale(const Options& o) {
+  Plot plot{"Peak activations of GPipe with recompute",
+            "N x input + L/K x N/M x layer, MiB",
+            "measured, MiB",
+            {}};
+  plot.series = {{"measured", {}, false}, {"formula", {}, true, false}};
+  fmt::print("\n{:>5}{:>5}{:>4}{:>5}{:>14}{:>14}\n", "N", "M", "K", "L", "formula MiB",
+             "measured MiB");
+  for (const int n : {16, 32, 64}) {
+    for (const int m : {2, 4, 8}) {
+      for (const int k : {1, 2, 4}) {
+        for (const int blocks : {8, 16}) {
+          const Sequence model = make_model(o, blocks);
+          const Profile profile = profile_of(o, model, n / m);
+          Strategy strategy;
+          strategy.ranks = k;
+          strategy.micro_batches = m;
+          strategy.schedule = "gpipe";
+          strategy.recompute = RecomputeMode::kAll;
+          Trainer trainer(model, mean_squared_error(), sgd, strategy);
+          trainer.step(noise(o, n));
+          const StepResult result = trainer.step(noise(o, n));
+          // The middle of the pipeline: neither the caller's batch nor the loss.
+          const std::size_t rank = k > 2 ? 1 : 0;
+          const LayerRange range = layer_ranges(trainer.sizes())[rank];
+          double layers = 0, fixed = 0;
+          for (std::size_t i = range.first; i < range.last; ++i) {
+            const LayerCost& cost = profile.layers[i];
+            layers += static_cast<double>(cost.saved_bytes - cost.idle_bytes);
+            fixed += static_cast<double>(cost.parameter_bytes + cost.gradient_bytes);
+          }
+          const double inputs = k > 2 ? static_cast<double>(profile.input_bytes) * m : 0;
+          const double formula = (inputs + layers) / (1 << 20);
+          const double measured =
+              (static_cast<double>(result.peak_bytes[rank]) - fixed) / (1 << 20);
+          plot.series[0].points.emplace_back(formula, measured);
+          fmt::print("{:>5}{:>5}{:>4}{:>5}{:>14.2f}{:>14.2f}\n", n, m, k, 2 * blocks, formula,
+                     measured);
+        }
+      }
+    }
+  }
+  double most = 0;
+  for (const auto& point : plot.series[0].points) most = std::max(most, point.first);
+  plot.series[1].points = {{0, 0}, {most, most}};
+  if (!o.scale_svg.empty()) write_file(o.scale_svg, to_svg(plot), "--scale-svg");
+}
+
+int run(int argc, char** argv) {
+  Options o;
+  CLI::App app("What recompute costs");
+  app.add_option("--blocks", o.blocks, "Blocks of the model");
+  app.add_option("--dim", o.dim, "Width");
+  app.add_option("--seq", o.seq, "Tokens");
+  app.add_option("--rows", o.rows, "Rows of a micro-batch");
+  app.add_option("--micro-batches", o.micro_batches, "Micro-batches");
+  app.add_option("--repeats", o.repeats, "Timed repeats");
+  app.add_option("--svg", o.svg, "Where to draw step times over peaks");
+  app.add_option("--scale-svg", o.scale_svg, "Where to draw peaks over the formula");
+  CLI11_PARSE(app, argc, argv);
+  torch::set_num_threads(1);
+  compare_modes(o);
+  measure_scale(o);
+  return 0;
+}
+
+}  // namespace
+}  // namespace pipewright
+
+int main(int argc, char** argv) {
+  try {
+    return pipewright::run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bench_recompute: {}\n", error.what());
+    return 2;
+  }
+}
