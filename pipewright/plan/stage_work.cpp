@@ -51,6 +51,14 @@ std::int64_t output_bytes(const Profile& profile, LayerRange layers) {
   return profile.layers[layers.last - 1].output_bytes;
 }
 
+/// A parameter's gradient may wait to be added while the layer before already runs backward.
+std::int64_t waiting_gradient(const Profile& profile, LayerRange layers) {
+  std::int64_t most = 0;
+  for (std::size_t i = layers.first; i < layers.last; ++i)
+    most = std::max(most, profile.layers[i].gradient_bytes);
+  return most;
+}
+
 std::int64_t half_bytes(const Profile& profile, LayerRange layers) {
   return sum(profile, layers, {&LayerCost::weight_half_bytes});
 }
@@ -112,8 +120,6 @@ StageCost stage_cost(const Profile& profile, LayerRange layers, const Program& p
     cost.backward_input += layer.backward_input_seconds;
     cost.backward_weight += layer.backward_weight_seconds;
     cost.step += layer.step_seconds;
-    cost.weight_temp_bytes =
-        std::max(cost.weight_temp_bytes, static_cast<double>(layer.gradient_bytes));
   }
   cost.forward = work.forward.time;
   cost.recompute = work.recompute.time;
@@ -134,7 +140,9 @@ StageCost stage_cost(const Profile& profile, LayerRange layers, const Program& p
     cost.forward_temp_bytes += static_cast<double>(output_bytes(profile, layers));
     cost.recompute_temp_bytes += static_cast<double>(output_bytes(profile, layers));
   }
-  cost.backward_temp_bytes = static_cast<double>(work.backward.peak_bytes) - held;
+  cost.weight_temp_bytes = static_cast<double>(waiting_gradient(profile, layers));
+  cost.backward_temp_bytes =
+      static_cast<double>(work.backward.peak_bytes) - held + cost.weight_temp_bytes;
   return cost;
 }
 
@@ -160,6 +168,7 @@ BudgetPlan BudgetPlanner::plan(const std::vector<int>& sizes, const Program& pro
     const int rank = program.placement[s];
     const StageLoad load = stage_load(program, static_cast<int>(s));
     const std::int64_t aside = lying_bytes(profile_, ranges[s], program, static_cast<int>(s)) +
+                               waiting_gradient(profile_, ranges[s]) +
                                load.halves * half_bytes(profile_, ranges[s]);
     const std::int64_t of_rank = fixed[static_cast<std::size_t>(rank)];
     const StageRecompute& planned =
