@@ -16,12 +16,12 @@ Profile profile_of(int rows, double fixed) {
   layer.name = "layer";
   layer.forward_seconds = fixed + rows;
   layer.backward_seconds = 2 * layer.forward_seconds;
-  layer.saved_bytes = 10 * rows;
+  layer.saved_bytes = std::int64_t{10} * rows;
   layer.parameter_bytes = 100;
   layer.step_seconds = 3;
   Profile profile;
   profile.micro_batch_size = rows;
-  profile.input_bytes = 4 * rows;
+  profile.input_bytes = std::int64_t{4} * rows;
   profile.layers = {layer};
   return profile;
 }
