@@ -41,8 +41,9 @@ StepCosts step_costs(const Profile& profile, const Plan& plan, const Program& pr
   return costs;
 }
 
-void predict_with(const Profile& profile, double bandwidth, double latency, Plan* plan) {
-  const Program program = plan_program(*plan);
+/// `program`: the plan's, which is the same for every split.
+void predict_with(const Profile& profile, const Program& program, double bandwidth, double latency,
+                  Plan* plan) {
   const Simulation sim = simulate(program, step_costs(profile, *plan, program, bandwidth, latency),
                                   {.record_timeline = false});
   plan->step_seconds = sim.step_time();
@@ -91,6 +92,7 @@ class SplitSearch {
                                 .ranks = base_.ranks,
                                 .micro_batches = base_.micro_batches,
                                 .chunks = base_.chunks})),
+        plain_(plan_program(base_)),
         left_(kMostWork) {}
 
   Outcome best() {
@@ -124,8 +126,11 @@ class SplitSearch {
     return partition_by_bottleneck(costs, stages()).sizes;
   }
 
-  void predict(Plan* plan) const {
-    predict_with(profile_, request_.link_bandwidth, request_.link_latency, plan);
+  /// Programs do not depend on the split: one without recompute, one with.
+  void predict(Plan* plan) {
+    if (!plan->operations.empty() && !recomputing_) recomputing_ = plan_program(*plan);
+    predict_with(profile_, plan->operations.empty() ? plain_ : *recomputing_,
+                 request_.link_bandwidth, request_.link_latency, plan);
   }
 
   void recompute(Outcome* outcome) {
@@ -189,7 +194,9 @@ class SplitSearch {
   const PlanRequest& request_;
   BudgetPlanner* planner_;
   Plan base_;
-  Program program_;
+  Program program_;                     // the schedule's
+  Program plain_;                       // lowered
+  std::optional<Program> recomputing_;  // the same with R
   std::int64_t left_;
   std::set<std::vector<int>> seen_;
   std::optional<Outcome> best_;
@@ -302,8 +309,8 @@ PlanSearch search_plans(std::span<const Profile> profiles, const PlanRequest& re
 Plan predict(std::span<const Profile> profiles, Plan plan, double link_bandwidth,
              double link_latency) {
   const double rows = static_cast<double>(plan.global_batch) / plan.micro_batches;
-  predict_with(scale_profile(profiles, rows, plan.micro_batch_size), link_bandwidth, link_latency,
-               &plan);
+  predict_with(scale_profile(profiles, rows, plan.micro_batch_size), plan_program(plan),
+               link_bandwidth, link_latency, &plan);
   return plan;
 }
 

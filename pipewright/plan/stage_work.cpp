@@ -1,7 +1,6 @@
 #include "pipewright/plan/stage_work.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace pipewright {
 namespace {
