@@ -12,6 +12,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "pipewright/base/error.h"
 #include "pipewright/base/file.h"
 #include "pipewright/plan/search.h"
 #include "pipewright/plan/stage_work.h"
@@ -106,8 +107,12 @@ class Comparison {
     way.strategy.recompute_every = every;
     way.strategy.memory_budget = budget;
     way.strategy.profile = profile_;
-    way.trainer = std::make_unique<Trainer>(make_model(o_, o_.blocks), mean_squared_error(), sgd,
-                                            way.strategy);
+    try {
+      way.trainer = std::make_unique<Trainer>(make_model(o_, o_.blocks), mean_squared_error(), sgd,
+                                              way.strategy);
+    } catch (const InvalidArgument&) {  // a budget that the planner does not dare to promise
+      return way;
+    }
     way.predicted = predicted(way.strategy);
     return way;
   }
@@ -117,6 +122,7 @@ class Comparison {
     const Batch batch = noise(o_, o_.rows * o_.micro_batches);
     for (int i = -1; i < o_.repeats; ++i) {
       for (Way& way : *ways) {
+        if (way.trainer == nullptr) continue;
         const StepResult result = way.trainer->step(batch);
         if (i < 0) continue;
         way.seconds.push_back(result.seconds);
@@ -165,6 +171,10 @@ class Comparison {
 };
 
 void print(const Way& way) {
+  if (way.trainer == nullptr) {
+    fmt::print("{:<18} refused\n", way.name);
+    return;
+  }
   const double measured = way.median();
   fmt::print("{:<18}{:>10.2f}{:>12.2f}{:>12.2f}{:>12.2f}{:>9.1f} %\n", way.name, way.mib(),
              static_cast<double>(way.predicted.peak_bytes[0]) / (1 << 20), 1e3 * measured,
@@ -199,7 +209,8 @@ void compare_modes(const Options& o) {
     const Way& budget = budgets[i - first_with_peak];
     print(budget);
     plot.series[0].points.emplace_back(ways[i].mib(), 1e3 * ways[i].median());
-    plot.series[1].points.emplace_back(ways[i].mib(), 1e3 * budget.median());
+    if (budget.trainer != nullptr)
+      plot.series[1].points.emplace_back(ways[i].mib(), 1e3 * budget.median());
   }
   if (!o.svg.empty()) write_file(o.svg, to_svg(plot), "--svg");
 }
@@ -268,6 +279,7 @@ int run(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   torch::set_num_threads(1);
   compare_modes(o);
+  std::fflush(stdout);
   measure_scale(o);
   return 0;
 }
