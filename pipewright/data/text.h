@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "pipewright/input/sentences.h"
+
 namespace pipewright {
 
 /// Characters as tokens: each character's place in the vocabulary.
@@ -25,24 +27,6 @@ class CharVocabulary {
  private:
   std::string characters_;
   std::vector<std::int64_t> token_of_;  // by byte; -1: not in the vocabulary
-};
-
-/// Endless made text, a sentence a line, the same for the same seed on every machine. There is
-/// something to learn at every distance: spelling, the agreement of verbs with their nouns and of
-/// nouns with their numbers, counting, sums.
-///
-///     The old sailor paints nine small boats.
-///     Count from six: six, seven, eight, nine.
-///     Four plus five is nine.
-class TextGenerator {
- public:
-  explicit TextGenerator(std::uint64_t seed) : state_(seed) {}
-
-  /// The next sentence, with the end of its line.
-  std::string sentence();
-
- private:
-  std::uint64_t state_;
 };
 
 /// All characters that TextGenerator writes.
