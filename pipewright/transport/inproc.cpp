@@ -12,9 +12,22 @@ namespace pipewright {
 using Clock = std::chrono::steady_clock;
 
 std::string to_text(const MessageKey& key) {
-  static constexpr const char* kNames[] = {"activation", "gradient", "skip", "skip gradient"};
-  return fmt::format("{} of micro-batch {} for stage {}", kNames[static_cast<int>(key.kind)],
-                     key.micro_batch, key.stage);
+  static constexpr const char* kNames[] = {"activation",
+                                           "gradient",
+                                           "skip",
+                                           "skip gradient",
+                                           "numbers",
+                                           "gradient of a tied weight",
+                                           "value of a tied weight"};
+  const char* name = kNames[static_cast<int>(key.kind)];
+  if (key.kind == MessageKind::kNumbers) return fmt::format("{} of rank {}", name, key.index);
+  if (key.kind > MessageKind::kNumbers) return fmt::format("{} for stage {}", name, key.stage);
+  return fmt::format("{} of micro-batch {} for stage {}", name, key.micro_batch, key.stage);
+}
+
+torch::Device device_of(const MessageKey& key, const std::vector<torch::Device>& stage_devices) {
+  if (key.kind == MessageKind::kNumbers) return torch::kCPU;
+  return stage_devices[static_cast<std::size_t>(key.stage)];
 }
 
 InprocTransport::InprocTransport(int num_ranks, std::vector<torch::Device> stage_devices,
@@ -26,7 +39,7 @@ InprocTransport::InprocTransport(int num_ranks, std::vector<torch::Device> stage
 
 void InprocTransport::send(int to_rank, const MessageKey& key, Message message) {
   Mailbox& box = *mailboxes_[static_cast<std::size_t>(to_rank)];
-  copy_.depart(&message, stage_devices_[static_cast<std::size_t>(key.stage)]);
+  copy_.depart(&message, device_of(key, stage_devices_));
   {
     const std::lock_guard lock(box.mutex);
     const bool fresh = box.messages.try_emplace(key, std::move(message)).second;
@@ -36,24 +49,25 @@ void InprocTransport::send(int to_rank, const MessageKey& key, Message message) 
   box.arrived.notify_one();
 }
 
-Message InprocTransport::receive(int at_rank, const MessageKey& key) {
-  Message message = take(*mailboxes_[static_cast<std::size_t>(at_rank)], at_rank, key);
-  const torch::Device device = stage_devices_[static_cast<std::size_t>(key.stage)];
+Message InprocTransport::receive(int at_rank, int from_rank, const MessageKey& key) {
+  Message message = take(*mailboxes_[static_cast<std::size_t>(at_rank)], at_rank, from_rank, key);
+  const torch::Device device = device_of(key, stage_devices_);
   if (!copy_.arrive(&message, device, deadline_, [this] { return aborted_.load(); }))
-    give_up(at_rank, key);
+    give_up(at_rank, from_rank, key);
   return message;
 }
 
-void InprocTransport::give_up(int rank, const MessageKey& key) const {
+void InprocTransport::give_up(int rank, int from_rank, const MessageKey& key) const {
   if (aborted_.load())
     throw TransportError("transport", "the step was given up because another rank failed");
   throw TransportError(
       "transport",
-      fmt::format("rank {} waited {} s for the {}; raise the deadline if a stage is that slow",
-                  rank, deadline_.count(), to_text(key)));
+      fmt::format("rank {} waited {} s for the {} from rank {}; raise the deadline if a stage is "
+                  "that slow",
+                  rank, deadline_.count(), to_text(key), from_rank));
 }
 
-Message InprocTransport::take(Mailbox& box, int rank, const MessageKey& key) {
+Message InprocTransport::take(Mailbox& box, int rank, int from_rank, const MessageKey& key) {
   const auto find = [&]() -> std::optional<Message> {
     const auto found = box.messages.find(key);
     if (found == box.messages.end()) return std::nullopt;
@@ -80,7 +94,7 @@ Message InprocTransport::take(Mailbox& box, int rank, const MessageKey& key) {
     message = find();
     return message.has_value();
   });
-  if (!message) give_up(rank, key);
+  if (!message) give_up(rank, from_rank, key);
   return std::move(*message);
 }
 

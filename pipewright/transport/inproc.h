@@ -23,7 +23,7 @@ class InprocTransport : public Transport {
                   std::chrono::duration<double> deadline, std::chrono::microseconds spin);
 
   void send(int to_rank, const MessageKey& key, Message message) override;
-  Message receive(int at_rank, const MessageKey& key) override;
+  Message receive(int at_rank, int from_rank, const MessageKey& key) override;
   void abort() override;
   void reset() override;
 
@@ -35,8 +35,8 @@ class InprocTransport : public Transport {
     std::atomic<std::uint64_t> num_sent{0};
   };
 
-  [[noreturn]] void give_up(int rank, const MessageKey& key) const;
-  Message take(Mailbox& box, int rank, const MessageKey& key);
+  [[noreturn]] void give_up(int rank, int from_rank, const MessageKey& key) const;
+  Message take(Mailbox& box, int rank, int from_rank, const MessageKey& key);
 
   std::vector<std::unique_ptr<Mailbox>> mailboxes_;  // by rank
   std::vector<torch::Device> stage_devices_;

@@ -1,0 +1,240 @@
+// What do processes cost? Messages and bytes of a step against the least possible, the step's time
+// against that of threads, and how much of the communication the step waits for.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "pipewright/base/error.h"
+#include "pipewright/launch/launch.h"
+#include "pipewright/models/gpt.h"
+#include "pipewright/train/training.h"
+#include "pipewright/transport/environment.h"
+#include "pipewright/transport/process_transport.h"
+
+using namespace pipewright;
+
+namespace {
+
+struct Options {
+  int ranks = 2;
+  int micro_batches = 8;
+  int layers = 4;
+  int dim = 128;
+  int seq = 64;
+  int batch = 16;
+  int rounds = 5;
+  int steps = 10;  // a round
+  std::string schedule = "1f1b";
+  std::string out;  // of a worker
+};
+
+constexpr int kWarmUpSteps = 3;
+constexpr int kVocabulary = 65;
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+Batch make_batch(const Options& o) {
+  torch::manual_seed(1);
+  const auto tokens = torch::randint(kVocabulary, {o.batch, o.seq + 1});
+  return {.inputs = {tokens.slice(1, 0, o.seq).contiguous()},
+          .targets = {tokens.slice(1, 1, o.seq + 1).contiguous()}};
+}
+
+/// Untied: what crosses a boundary is then an activation and its gradient, and nothing else.
+Sequence make_model(const Options& o) {
+  return make_gpt({.layers = o.layers,
+                   .dim = o.dim,
+                   .heads = 4,
+                   .seq = o.seq,
+                   .vocab = kVocabulary,
+                   .tied = false,
+                   .later = true});
+}
+
+Training make_training(const Options& o, const std::string& transport) {
+  Strategy strategy;
+  strategy.ranks = o.ranks;
+  strategy.micro_batches = o.micro_batches;
+  strategy.schedule = o.schedule;
+  strategy.transport = transport;
+  const auto sgd = [](const Parameters& parameters) {
+    return std::make_unique<torch::optim::SGD>(parameters, 0.01);
+  };
+  return {make_model(o), cross_entropy(), sgd, strategy};
+}
+
+/// What one rank measured.
+struct Measured {
+  std::vector<double> step_seconds;
+  double idle = 0;  // share of the rank's step in which it does nothing
+  double messages = 0;
+  double bytes = 0;
+  double payload = 0;
+};
+
+void to_json(nlohmann::json& json, const Measured& m) {
+  json = {{"step_seconds", m.step_seconds},
+          {"idle", m.idle},
+          {"messages", m.messages},
+          {"bytes", m.bytes},
+          {"payload", m.payload}};
+}
+
+void from_json(const nlohmann::json& json, Measured& m) {
+  json.at("step_seconds").get_to(m.step_seconds);
+  json.at("idle").get_to(m.idle);
+  json.at("messages").get_to(m.messages);
+  json.at("bytes").get_to(m.bytes);
+  json.at("payload").get_to(m.payload);
+}
+
+Traffic traffic_of(Training* training) {
+  const auto* transport = dynamic_cast<ProcessTransport*>(&training->pipeline().transport());
+  return transport == nullptr ? Traffic() : transport->sent();
+}
+
+Measured measure(const Options& o, const std::string& transport) {
+  Training training = make_training(o, transport);
+  const Batch batch = make_batch(o);
+  for (int i = 0; i < kWarmUpSteps; ++i) training.run(batch, StepKind::kUpdate);
+  Measured measured;
+  const Traffic before = traffic_of(&training);
+  for (int i = 0; i < o.steps; ++i) {
+    const StepResult result = training.run(batch, StepKind::kUpdate);
+    measured.step_seconds.push_back(result.seconds);
+    measured.idle += StepTimes(result.timeline).bubble_fraction() / o.steps;
+  }
+  const Traffic after = traffic_of(&training);
+  measured.messages = static_cast<double>(after.messages - before.messages) / o.steps;
+  measured.bytes = static_cast<double>(after.bytes - before.bytes) / o.steps;
+  measured.payload = static_cast<double>(after.payload_bytes - before.payload_bytes) / o.steps;
+  return measured;
+}
+
+/// Says nothing: the figures come in files.
+class Quiet : public launch::Sink {
+ public:
+  void message(std::string_view text) override { words += fmt::format("{}\n", text); }
+  void output(launch::Stream, std::string_view bytes) override { words += bytes; }
+  std::string words;
+};
+
+std::vector<Measured> measure_processes(const Options& o) {
+  const auto folder =
+      std::filesystem::temp_directory_path() / fmt::format("pipewright-{}", getpid());
+  std::filesystem::create_directories(folder);
+  launch::LaunchOptions options;
+  options.local_ranks = o.ranks;
+  options.log_dir = (folder / "logs").string();
+  options.command = {std::filesystem::read_symlink("/proc/self/exe").string()};
+  const auto add = [&](const char* name, const auto& value) {
+    options.command.insert(options.command.end(), {name, fmt::format("{}", value)});
+  };
+  add("--ranks", o.ranks);
+  add("--micro-batches", o.micro_batches);
+  add("--layers", o.layers);
+  add("--dim", o.dim);
+  add("--seq", o.seq);
+  add("--batch", o.batch);
+  add("--steps", o.steps);
+  add("--schedule", o.schedule);
+  add("--out", (folder / "rank").string());
+  Quiet quiet;
+  const int status = launch::launch(options, quiet);
+  std::vector<Measured> all;
+  for (int rank = 0; status == 0 && rank < o.ranks; ++rank) {
+    std::ifstream file(fmt::format("{}{}.json", (folder / "rank").string(), rank));
+    all.push_back(nlohmann::json::parse(file).get<Measured>());
+  }
+  std::filesystem::remove_all(folder);
+  if (status != 0) throw Error("benchmark", fmt::format("a rank failed:\n{}", quiet.words));
+  return all;
+}
+
+/// A boundary's activation of all micro-batches one way, its gradient the other way.
+double least_bytes(const Options& o) {
+  return 2.0 * (o.ranks - 1) * o.batch * o.seq * o.dim * static_cast<double>(sizeof(float));
+}
+
+double least_messages(const Options& o) { return 2.0 * (o.ranks - 1) * o.micro_batches; }
+
+void print_traffic(const Options& o, const std::vector<Measured>& ranks) {
+  Measured sum;
+  for (const Measured& rank : ranks) {
+    sum.messages += rank.messages;
+    sum.bytes += rank.bytes;
+    sum.payload += rank.payload;
+  }
+  fmt::print(
+      "{} ranks a step: {:.0f} messages (least {:.0f}), {:.0f} bytes (least {:.0f}, {:+.2f} %)\n",
+      o.ranks, sum.messages, least_messages(o), sum.bytes, least_bytes(o),
+      100 * (sum.bytes / least_bytes(o) - 1));
+}
+
+void compare(const Options& o) {
+  std::vector<double> threads, processes, ratios, idle_threads, idle_processes;
+  std::vector<Measured> last;
+  for (int round = 0; round < o.rounds; ++round) {
+    const Measured alone = measure(o, "threads");
+    last = measure_processes(o);
+    threads.push_back(median(alone.step_seconds));
+    processes.push_back(median(last[0].step_seconds));
+    ratios.push_back(processes.back() / threads.back());
+    idle_threads.push_back(alone.idle);
+    idle_processes.push_back(last[0].idle);
+  }
+  print_traffic(o, last);
+  fmt::print(
+      "{} ranks, step: threads {:.2f} ms (idle {:.1f} %), processes {:.2f} ms (idle {:.1f} %), "
+      "ratio {:.3f} ({:.3f} to {:.3f})\n",
+      o.ranks, 1e3 * median(threads), 100 * median(idle_threads), 1e3 * median(processes),
+      100 * median(idle_processes), median(ratios), *std::min_element(ratios.begin(), ratios.end()),
+      *std::max_element(ratios.begin(), ratios.end()));
+}
+
+Options parse(int argc, char** argv, CLI::App* app) {
+  Options o;
+  app->add_option("--ranks", o.ranks)->capture_default_str();
+  app->add_option("--micro-batches", o.micro_batches)->capture_default_str();
+  app->add_option("--layers", o.layers, "blocks of the GPT")->capture_default_str();
+  app->add_option("--dim", o.dim)->capture_default_str();
+  app->add_option("--seq", o.seq)->capture_default_str();
+  app->add_option("--batch", o.batch)->capture_default_str();
+  app->add_option("--rounds", o.rounds, "threads, then processes")->capture_default_str();
+  app->add_option("--steps", o.steps, "a round")->capture_default_str();
+  app->add_option("--schedule", o.schedule)->capture_default_str();
+  app->add_option("--out", o.out, "of a worker; not for people");
+  app->parse(argc, argv);
+  return o;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Processes against threads, and against the least that must be sent.");
+  try {
+    const Options o = parse(argc, argv, &app);
+    const ProcessPlace place = read_environment();
+    if (!place.launched()) {
+      compare(o);
+      return 0;
+    }
+    std::ofstream(fmt::format("{}{}.json", o.out, place.rank))
+        << nlohmann::json(measure(o, "gloo"));
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bench_distributed: {}\n", error.what());
+    return 1;
+  }
+}

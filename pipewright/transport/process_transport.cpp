@@ -1,0 +1,348 @@
+#include "pipewright/transport/process_transport.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <exception>
+
+#include "pipewright/base/error.h"
+
+namespace pipewright {
+namespace {
+
+using Milliseconds = std::chrono::milliseconds;
+
+/// So many numbers of a header travel in its first message; more than that are rare.
+constexpr std::int64_t kHeaderNumbers = 64;
+
+torch::Tensor numbers_buffer(std::int64_t count) {
+  return torch::zeros({count}, torch::dtype(torch::kInt64));
+}
+
+constexpr int kMostStages = 512;
+constexpr int kMostIndices = 32;
+
+void check_key(const MessageKey& key) {
+  if (key.stage < kMostStages && key.index < kMostIndices) return;
+  throw InvalidArgument(
+      "transport", fmt::format("stage {} and number {} of the {}; between processes there may be "
+                               "up to {} stages, and up to {} skips, ranks and tied weights",
+                               key.stage, key.index, to_text(key), kMostStages, kMostIndices));
+}
+
+/// Messages of one key come in order; the tag tells keys apart, micro-batches up to 4096 of them:
+/// never are that many of one stage under way.
+int tag_of(const MessageKey& key, std::uint8_t part) {
+  check_key(key);
+  int tag = static_cast<int>(key.kind);  // 3 bits
+  tag = tag * 4 + part;
+  tag = tag * kMostStages + key.stage;
+  tag = tag * kMostIndices + key.index;
+  return tag * 4096 + key.micro_batch % 4096;
+}
+
+}  // namespace
+
+ProcessTransport::ProcessTransport(World* world, c10::intrusive_ptr<compat::ProcessGroup> group,
+                                   std::vector<int> processes, int rank,
+                                   std::vector<torch::Device> stage_devices,
+                                   std::chrono::duration<double> deadline)
+    : world_(world),
+      group_(std::move(group)),
+      processes_(std::move(processes)),
+      rank_(rank),
+      stage_devices_(stage_devices),
+      deadline_(deadline),
+      self_(static_cast<int>(processes_.size()), std::move(stage_devices), deadline,
+            std::chrono::microseconds(0)),
+      exceptions_(std::uncaught_exceptions()) {
+  listener_ = world_->listen([this] { abort(); });
+  sender_ = std::thread([this] { serve_sends(); });
+  completer_ = std::thread([this] { serve_completions(); });
+}
+
+ProcessTransport::~ProcessTransport() {
+  if (std::uncaught_exceptions() > exceptions_) {
+    world_->fail(
+        fmt::format("rank {} left the run because of an exception in its program; see its log",
+                    world_->place().rank));
+    abort();
+  }
+  {
+    std::unique_lock lock(mutex_);
+    ending_ = true;  // what was sent is on its way before the threads end
+    changed_.notify_all();
+  }
+  sender_.join();
+  completer_.join();
+  world_->forget(listener_);
+}
+
+void ProcessTransport::send(int to_rank, const MessageKey& key, Message message) {
+  if (to_rank == rank_) return self_.send(to_rank, key, std::move(message));
+  check_key(key);
+  check_tensors(message);
+  copy_.depart(&message, torch::kCPU);
+  const std::lock_guard lock(mutex_);
+  if (aborted_) return;
+  outgoing_.push_back({to_rank, key, std::move(message)});
+  changed_.notify_all();
+}
+
+void ProcessTransport::serve_sends() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return ending_ || aborted_ || !outgoing_.empty(); });
+    if (aborted_ || outgoing_.empty()) break;
+    const Outgoing next = std::move(outgoing_.front());
+    outgoing_.pop_front();
+    sending_ = true;
+    lock.unlock();
+    try {
+      put_message(next);
+    } catch (const std::exception& error) {
+      fail_sending(next.to_rank, next.key, error.what());
+    }
+    lock.lock();
+    sending_ = false;
+    changed_.notify_all();
+  }
+}
+
+/// Frees what has arrived. It waits for one after the other, which holds up nobody.
+void ProcessTransport::serve_completions() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] {
+      return aborted_ || !leaving_.empty() || (ending_ && outgoing_.empty() && !sending_);
+    });
+    if (aborted_ || leaving_.empty()) break;
+    const Leaving first = leaving_.front();
+    lock.unlock();
+    try {
+      wait_for(first.posted.work);
+    } catch (const std::exception& error) {
+      fail_sending(first.to_rank, first.key, error.what());
+    }
+    lock.lock();
+    leaving_.pop_front();
+  }
+  leaving_.clear();
+}
+
+void ProcessTransport::fail_sending(int to_rank, const MessageKey& key, const std::string& why) {
+  world_->fail(fmt::format("{}; rank {} was sending it the {}", cause_of(to_rank, why, true),
+                           world_->place().rank, to_text(key)));
+}
+
+void ProcessTransport::put_message(const Outgoing& outgoing) {
+  Message message = outgoing.message;
+  if (!copy_.arrive(&message, torch::kCPU, deadline_, [this] { return aborted(); }))
+    throw TransportError("transport", "a GPU did not finish in time");
+  message = plain(std::move(message));
+  const MessageHeader header = header_of(message);
+  const auto known = sent_.find({outgoing.to_rank, outgoing.key});
+  const bool as_expected = known != sent_.end() && known->second == header;
+  if (!as_expected) {
+    if (known != sent_.end()) {
+      put(outgoing.to_rank, outgoing.key, Part::kBuffer,
+          changed_buffer(known->second.buffer_bytes()));
+    }
+    put_header(outgoing, header);
+    sent_[{outgoing.to_rank, outgoing.key}] = header;
+  }
+  put(outgoing.to_rank, outgoing.key, as_expected ? Part::kBuffer : Part::kLateBuffer,
+      pack(message, header));
+  const std::lock_guard lock(mutex_);
+  for (const TensorHeader& tensor : header.tensors) traffic_.payload_bytes += tensor.span_bytes();
+}
+
+void ProcessTransport::put_header(const Outgoing& outgoing, const MessageHeader& header) {
+  const std::vector<std::int64_t> numbers = to_numbers(header);
+  const auto count = static_cast<std::int64_t>(numbers.size());
+  const auto all = torch::tensor(numbers, torch::dtype(torch::kInt64));
+  torch::Tensor first = numbers_buffer(kHeaderNumbers);
+  first[0] = count;
+  const std::int64_t here = std::min(count, kHeaderNumbers - 1);
+  first.slice(0, 1, 1 + here).copy_(all.slice(0, 0, here));
+  put(outgoing.to_rank, outgoing.key, Part::kHeader, first);
+  if (here < count)
+    put(outgoing.to_rank, outgoing.key, Part::kLongHeader, all.slice(0, here, count).clone());
+}
+
+void ProcessTransport::put(int to_rank, const MessageKey& key, Part part, torch::Tensor buffer) {
+  std::vector<torch::Tensor> tensors = {buffer};
+  Work work = group_->send(tensors, processes_[static_cast<std::size_t>(to_rank)],
+                           tag_of(key, static_cast<std::uint8_t>(part)));
+  const std::lock_guard lock(mutex_);
+  ++traffic_.messages;
+  traffic_.bytes += static_cast<std::int64_t>(buffer.nbytes());
+  leaving_.push_back({to_rank, key, {std::move(buffer), std::move(work)}});
+  changed_.notify_all();
+}
+
+ProcessTransport::Posted ProcessTransport::post(int from_rank, const MessageKey& key, Part part,
+                                                torch::Tensor buffer) {
+  const int tag = tag_of(key, static_cast<std::uint8_t>(part));
+  std::vector<torch::Tensor> tensors = {buffer};
+  try {
+    Work work = group_->recv(tensors, processes_[static_cast<std::size_t>(from_rank)], tag);
+    return {std::move(buffer), std::move(work)};
+  } catch (const std::exception& error) {  // the connection is broken already
+    give_up(from_rank, key, error.what());
+  }
+}
+
+/// What comes first of a message: its buffer where it is known how large that is.
+ProcessTransport::Posted ProcessTransport::post_first(int from_rank, const MessageKey& key) {
+  const auto known = received_.find({from_rank, key});
+  if (known == received_.end())
+    return post(from_rank, key, Part::kHeader, numbers_buffer(kHeaderNumbers));
+  return post(from_rank, key, Part::kBuffer,
+              torch::empty({known->second.buffer_bytes()}, torch::dtype(torch::kByte)));
+}
+
+void ProcessTransport::expect(int from_rank, const MessageKey& key) {
+  if (from_rank == rank_ || posted_.contains({from_rank, key})) return;
+  posted_.emplace(Address{from_rank, key}, post_first(from_rank, key));
+}
+
+Message ProcessTransport::receive(int at_rank, int from_rank, const MessageKey& key) {
+  if (from_rank == rank_) return self_.receive(at_rank, from_rank, key);
+  if (!posted_.contains({from_rank, key})) expect(from_rank, key);
+  Posted first = std::move(posted_.extract({from_rank, key}).mapped());
+  auto known = received_.find({from_rank, key});
+  torch::Tensor buffer;
+  if (known != received_.end()) {
+    wait(first, from_rank, key);
+    if (mark_of(first.buffer) == Mark::kAsExpected) buffer = first.buffer;
+  }
+  if (!buffer.defined()) {
+    if (known != received_.end())
+      first = post(from_rank, key, Part::kHeader, numbers_buffer(kHeaderNumbers));
+    const MessageHeader header = receive_header(std::move(first), from_rank, key);
+    known = received_.insert_or_assign(Address{from_rank, key}, header).first;
+    const Posted late = post(from_rank, key, Part::kLateBuffer,
+                             torch::empty({header.buffer_bytes()}, torch::dtype(torch::kByte)));
+    wait(late, from_rank, key);
+    buffer = late.buffer;
+  }
+  Message message = unpack(buffer, known->second);
+  const torch::Device device = device_of(key, stage_devices_);
+  copy_.depart(&message, device);
+  if (!copy_.arrive(&message, device, deadline_, [this] { return world_->failure().has_value(); }))
+    give_up(from_rank, key, "a GPU did not finish in time");
+  return message;
+}
+
+MessageHeader ProcessTransport::receive_header(Posted first, int from_rank, const MessageKey& key) {
+  wait(first, from_rank, key);
+  const auto* numbers = first.buffer.data_ptr<std::int64_t>();
+  const std::int64_t count = numbers[0];
+  constexpr std::int64_t kMost = 1 << 20;
+  if (count < 0 || count > kMost) give_up(from_rank, key, "a header of an impossible length");
+  const std::int64_t here = std::min(count, kHeaderNumbers - 1);
+  std::vector<std::int64_t> all(numbers + 1, numbers + 1 + here);
+  if (here < count) {
+    const Posted rest = post(from_rank, key, Part::kLongHeader, numbers_buffer(count - here));
+    wait(rest, from_rank, key);
+    const auto* more = rest.buffer.data_ptr<std::int64_t>();
+    all.insert(all.end(), more, more + count - here);
+  }
+  return header_from(all);
+}
+
+/// False where it was given up.
+bool ProcessTransport::wait_for(const Work& work) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (aborted_) return false;
+    waiting_.insert(work);
+  }
+  const auto leave = [&] {
+    const std::lock_guard lock(mutex_);
+    waiting_.erase(work);
+  };
+  try {
+    const bool there = work->wait(std::chrono::duration_cast<Milliseconds>(deadline_));
+    leave();
+    return there;
+  } catch (...) {
+    leave();
+    throw;
+  }
+}
+
+void ProcessTransport::wait(const Posted& posted, int from_rank, const MessageKey& key) {
+  std::string why;
+  world_->set_waiting(processes_[static_cast<std::size_t>(from_rank)]);
+  try {
+    if (wait_for(posted.work)) {
+      world_->set_waiting(-1);
+      return;
+    }
+  } catch (const std::exception& error) {
+    why = error.what();
+  }
+  give_up(from_rank, key, why);
+}
+
+/// Known for sure, and told at once: the others see this rank's connections close. A rank that
+/// waits itself is not to blame.
+std::string ProcessTransport::late(int process, bool sending) const {
+  if (const auto failure = world_->failure()) return *failure;
+  constexpr const char* kAdvice = "raise the deadline if a stage is that slow";
+  const std::vector<int> chain = world_->chain_of_waits(process);
+  if (chain.size() > 1) {
+    return fmt::format("rank {} kept rank {} waiting for {} s; {}", chain.back(),
+                       fmt::join(chain.rbegin() + 1, chain.rend(), " and so rank "),
+                       deadline_.count(), kAdvice);
+  }
+  return fmt::format("rank {} did not {} within {} s; {}", process,
+                     sending ? "take what was sent to it" : "send", deadline_.count(), kAdvice);
+}
+
+/// Who is to blame: the run's first failure if there is one, else the other rank.
+std::string ProcessTransport::cause_of(int other_rank, const std::string& why, bool sending) const {
+  const int process = processes_[static_cast<std::size_t>(other_rank)];
+  if (why.find("imed out") != std::string::npos) return late(process, sending);
+  if (why.empty() && aborted())
+    return world_->failure().value_or("the step was given up because another rank failed");
+  const std::string lost =
+      fmt::format("rank {} was lost: {}", process, why.substr(0, why.find('\n')));
+  const std::string failure = world_->failure_or(lost);
+  if (failure == lost && world_->gone(process))
+    return fmt::format("rank {} has left the run", process);
+  return failure;
+}
+
+void ProcessTransport::give_up(int from_rank, const MessageKey& key, const std::string& why) {
+  const auto process = [this](int rank) { return processes_[static_cast<std::size_t>(rank)]; };
+  const std::string failure = cause_of(from_rank, why, false);
+  if (!why.empty()) world_->fail(failure);
+  throw TransportError("transport",
+                       fmt::format("{}; rank {} was waiting for the {} from rank {}", failure,
+                                   process(rank_), to_text(key), process(from_rank)));
+}
+
+bool ProcessTransport::aborted() const {
+  const std::lock_guard lock(mutex_);
+  return aborted_;
+}
+
+void ProcessTransport::abort() {
+  const std::lock_guard lock(mutex_);
+  aborted_ = true;
+  for (const Work& work : waiting_) work->abort();
+  changed_.notify_all();
+  self_.abort();
+}
+
+void ProcessTransport::reset() {}
+
+Traffic ProcessTransport::sent() const {
+  const std::lock_guard lock(mutex_);
+  return traffic_;
+}
+
+}  // namespace pipewright
