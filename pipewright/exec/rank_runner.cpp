@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <string_view>
-
 #include "pipewright/base/error.h"
 #include "pipewright/base/units.h"
+#include "pipewright/torch/out_of_memory.h"
 
 namespace pipewright {
 namespace {
@@ -14,13 +13,6 @@ namespace {
 const char* message_of(const std::exception& error) {
   const auto* own = dynamic_cast<const c10::Error*>(&error);
   return own == nullptr ? error.what() : own->what_without_backtrace();
-}
-
-/// LibTorch's CPU allocator has no error type of its own, only words.
-bool is_out_of_memory(const std::exception& error) {
-  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
-  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
-  return std::string_view(error.what()).find("DefaultCPUAllocator") != std::string_view::npos;
 }
 
 }  // namespace
@@ -55,6 +47,9 @@ StageRunner& RankRunner::at(int stage) const {
 void RankRunner::execute(Instruction i, const Program& program, const StepInput& input) {
   StageRunner& stage = at(i.stage());
   const int m = i.micro_batch();
+  // Of a split backward it is W that adds to the gradients.
+  const bool adds = i.kind() == Kind::kBackward || i.kind() == Kind::kBackwardWeight;
+  if (reduces_ && adds && m + 1 == program.num_micro_batches) options_.start_reduce(i.stage());
   switch (i.kind()) {
     case Kind::kForward: {
       const auto cell = static_cast<std::size_t>(i.stage() * program.num_micro_batches + m);
@@ -67,9 +62,9 @@ void RankRunner::execute(Instruction i, const Program& program, const StepInput&
     case Kind::kRecompute: stage.recompute(input, m); break;
     case Kind::kSendForward: stage.send_forward(m); break;
     case Kind::kSendBackward: stage.send_backward(m); break;
-    case Kind::kRecvForward:
-    case Kind::kRecvBackward: break;  // taken by the instruction that uses it
-    case Kind::kReduce: break;        // one replica
+    case Kind::kRecvForward: stage.expect_forward(m); break;  // taken by the one that uses it
+    case Kind::kRecvBackward: stage.expect_backward(m); break;
+    case Kind::kReduce: options_.reduce(i.stage()); break;
     case Kind::kStep: update_waited_ = options_.update(i.stage()); break;
   }
 }
@@ -98,8 +93,10 @@ void RankRunner::explain(Instruction i, const char* what, bool out_of_memory) co
 }
 
 void RankRunner::find_recomputed(const Program& program) {
+  reduces_ = false;
   recomputed_.assign(static_cast<std::size_t>(program.num_stages() * program.num_micro_batches), 0);
   for (const Instruction i : program.ranks[static_cast<std::size_t>(options_.rank)]) {
+    if (i.kind() == Kind::kReduce) reduces_ = true;
     if (i.kind() != Kind::kRecompute) continue;
     recomputed_[static_cast<std::size_t>(i.stage() * program.num_micro_batches + i.micro_batch())] =
         1;
@@ -134,10 +131,13 @@ void RankRunner::run(const Program& program, const StepInput& input,
   live.reserve(list.size());
   clock_.start(start, streams_);
   for (const Instruction i : list) {
-    if (is_recv(i.kind())) continue;
     StageRunner& stage = at(i.stage());
     const UseStream stream(*stage.place().stream);
     const MemoryScope memory(stage.place().memory_slot);
+    if (is_recv(i.kind())) {
+      execute_or_explain(i, program, input);
+      continue;
+    }
     if (stage.place().stream->on_gpu())  // several stages may share it
       MemoryMeter::charge_stream(stage.place().stream->stream(), stage.place().memory_slot);
     clock_.begin(stage);

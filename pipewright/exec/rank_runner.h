@@ -20,6 +20,9 @@ struct RankOptions {
   Transport* transport = nullptr;
   /// Does STEP of a stage; returns how long it waited for other ranks, in seconds.
   std::function<double(int stage)> update;
+  /// Where there are replicas: the stage's last backward begins, and REDUCE.
+  std::function<void(int stage)> start_reduce;
+  std::function<void(int stage)> reduce;
   /// What a user may change where memory runs out.
   std::string memory_advice;
   std::chrono::duration<double> deadline{300};
@@ -45,6 +48,7 @@ class RankRunner {
   void run(const Program& program, const StepInput& input,
            std::chrono::steady_clock::time_point start, RankTrace* trace);
 
+  int rank() const { return options_.rank; }
   std::vector<std::unique_ptr<StageRunner>>& stages() { return stages_; }
   /// The rank's stream on each of its devices.
   const std::vector<std::unique_ptr<DeviceStream>>& streams() const { return streams_; }
@@ -68,6 +72,7 @@ class RankRunner {
   std::vector<std::unique_ptr<DeviceStream>> streams_;
   std::vector<std::unique_ptr<StageRunner>> stages_;
   std::vector<StageRunner*> by_stage_;  // null: another rank's
+  bool reduces_ = false;                // the program has REDUCE
   std::vector<char> recomputed_;        // by stage and micro-batch of the program in hand
   StepClock clock_;
   bool warm_ = false;

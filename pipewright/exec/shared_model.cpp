@@ -10,13 +10,50 @@ int StageLayout::stage_of(std::size_t layer) const {
   return static_cast<int>(after - first_layer.begin()) - 1;
 }
 
-SharedModel share_model(const Sequence& model, Loss loss, StageLayout layout) {
+namespace {
+
+/// The parameters that several layers use, each use in layer order, and between which stages their
+/// values and gradients go.
+void share_tied(const Sequence& model, const Outline& outline, SharedModel* shared) {
+  std::unordered_map<int, int> num_uses;
+  for (const auto& layer : outline)
+    for (const TensorOutline& tensor : layer) ++num_uses[tensor.number];
+  std::unordered_map<int, int> owners;             // by number: the stage of the first use
+  std::unordered_map<int, torch::Tensor> tensors;  // by number: those of this process
+  std::vector<int> numbers;                        // by use
+  for (std::size_t i = 0; i < outline.size(); ++i) {
+    const auto& module = model.layers()[i].module;
+    const auto here = module ? module->named_parameters() : decltype(module->named_parameters())();
+    for (const TensorOutline& tensor : outline[i]) {
+      if (!tensor.is_parameter || !tensor.requires_grad || num_uses[tensor.number] < 2) continue;
+      const int user = shared->layout.stage_of(i);
+      const int owner = owners.try_emplace(tensor.number, user).first->second;
+      const int use = static_cast<int>(shared->tied_uses.size());
+      if (user != owner) shared->tied_routes.push_back({use, owner, user});
+      if (module) tensors[tensor.number] = here[tensor.name];
+      shared->tied_uses.push_back(std::make_unique<TiedUse>(TiedUse{i, {}, {}}));
+      numbers.push_back(tensor.number);
+    }
+  }
+  for (std::size_t use = 0; use < numbers.size(); ++use)
+    shared->tied_uses[use]->parameter = tensors[numbers[use]];
+}
+
+bool learns(const std::vector<TensorOutline>& layer) {
+  return std::any_of(layer.begin(), layer.end(), [](const TensorOutline& tensor) {
+    return tensor.is_parameter && tensor.requires_grad;
+  });
+}
+
+}  // namespace
+
+SharedModel share_model(const Sequence& model, const Outline& outline, Loss loss,
+                        StageLayout layout) {
   SharedModel shared;
   shared.model = &model;
   shared.layout = std::move(layout);
   shared.loss = std::move(loss);
-  std::unordered_map<const void*, int> uses;
-  bool learns = false;
+  bool flows = false;
   for (std::size_t i = 0; i < model.size(); ++i) {
     const Layer& layer = model.layers()[i];
     for (const auto& name : layer.options.stash) {
@@ -26,26 +63,15 @@ SharedModel share_model(const Sequence& model, Loss loss, StageLayout layout) {
     for (const auto& name : layer.options.pop) {
       shared.skips[static_cast<std::size_t>(shared.skip_index.at(name))].to_layer = i;
     }
-    if (layer.module) {
-      for (const auto& parameter : layer.module->parameters()) {
-        ++uses[parameter.unsafeGetTensorImpl()];
-        learns = learns || parameter.requires_grad();
-      }
-    }
-    shared.gradient_flows.push_back(learns ? 1 : 0);
+    flows = flows || learns(outline[i]);
+    shared.gradient_flows.push_back(flows ? 1 : 0);
   }
   for (std::size_t stage = 0; stage < shared.layout.placement.size(); ++stage) {
     const auto& first = shared.layout.first_layer;
     shared.recompute.push_back(
         keep_checkpoints(static_cast<int>(first[stage + 1] - first[stage]), {1}, false));
   }
-  for (std::size_t i = 0; i < model.size(); ++i) {
-    if (!model.layers()[i].module) continue;
-    for (const auto& parameter : model.layers()[i].module->parameters()) {
-      if (uses[parameter.unsafeGetTensorImpl()] < 2 || !parameter.requires_grad()) continue;
-      shared.tied_uses.push_back(std::make_unique<TiedUse>(TiedUse{i, parameter, {}}));
-    }
-  }
+  share_tied(model, outline, &shared);
   return shared;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "pipewright/exec/stage.h"
+#include "pipewright/nn/outline.h"
 #include "pipewright/recompute/modes.h"
 
 namespace pipewright {
@@ -28,6 +29,14 @@ struct Skip {
   std::size_t to_layer = 0;
 };
 
+/// A use of a tied weight in another stage than the one that owns it, which is that of its first
+/// use.
+struct TiedRoute {
+  int number = 0;  // of the use
+  int owner = 0;   // stage
+  int user = 0;    // stage
+};
+
 /// What all stages of a run share; outlives them.
 struct SharedModel {
   const Sequence* model = nullptr;
@@ -36,6 +45,7 @@ struct SharedModel {
   std::map<std::string, int> skip_index;
   std::vector<Skip> skips;                          // by index
   std::vector<std::unique_ptr<TiedUse>> tied_uses;  // in layer order
+  std::vector<TiedRoute> tied_routes;
   std::vector<char> gradient_flows;  // by layer: it, or a layer before it, has something to learn
   /// By stage: what is done with its layers for a micro-batch that is recomputed. Layers count from
   /// 1 within the stage.
@@ -45,6 +55,9 @@ struct SharedModel {
 };
 /// With everything run again before its backward, where a Program says R; `recompute` may be
 /// changed before the stages are made.
-SharedModel share_model(const Sequence& model, Loss loss, StageLayout layout);
+/// The model's layers need to be there only as far as they run in this process; `outline` is of the
+/// whole of it.
+SharedModel share_model(const Sequence& model, const Outline& outline, Loss loss,
+                        StageLayout layout);
 
 }  // namespace pipewright

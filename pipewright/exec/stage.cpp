@@ -39,12 +39,13 @@ Segment::Segment(const Sequence& model, std::size_t first, std::size_t last,
 Tensors Segment::run_layer(const ForwardContext& context, std::size_t index,
                            const Tensors& x) const {
   const Layer& layer = model_->layers()[index];
-  const RandomScope random(
-      {context.run_seed, context.step, context.micro_batch, static_cast<std::int64_t>(index)},
-      context.device);
+  const RandomScope random({context.run_seed, context.step, context.global_micro_batch,
+                            static_cast<std::int64_t>(index)},
+                           context.device);
   DeferredBatchNorm* norms = batch_norms_[index - first_].get();
   if (!context.training || norms == nullptr || !norms->any()) return layer.forward(x);
-  const DeferredBatchNorm::MicroBatch collect(*norms, context.micro_batch, context.recomputing);
+  const DeferredBatchNorm::MicroBatch collect(*norms, context.global_micro_batch,
+                                              context.recomputing);
   return layer.forward(x);
 }
 
@@ -111,14 +112,30 @@ void Segment::add_tied(const Tensors& gradients) const {
   for (std::size_t i = 0; i < tied_.size(); ++i) {
     if (i >= gradients.size() || !gradients[i].defined()) continue;
     torch::Tensor& sum = tied_[i]->gradient;
-    // The first is copied: it may share memory with a gradient that somebody else reads.
-    sum = sum.defined() ? sum.add_(gradients[i]) : gradients[i].clone();
+    // The first is copied: it may share memory with a gradient that somebody else reads. It lies as
+    // the parameter does, and so does one that a checkpoint brings back: norms add up in that
+    // order.
+    sum = sum.defined() ? sum.add_(gradients[i])
+                        : torch::empty_like(tied_[i]->parameter).copy_(gradients[i]);
   }
 }
 
 bool Segment::has_norms() const {
   return std::any_of(batch_norms_.begin(), batch_norms_.end(),
                      [](const auto& norms) { return norms && norms->any(); });
+}
+
+void Segment::collected_norms(std::vector<double>* numbers) const {
+  for (const auto& norms : batch_norms_) {
+    if (norms && norms->any()) norms->write_collected(numbers);
+  }
+}
+
+std::span<const double> Segment::add_norms(std::span<const double> numbers) {
+  for (auto& norms : batch_norms_) {
+    if (norms && norms->any()) numbers = norms->add_collected(numbers);
+  }
+  return numbers;
 }
 
 void Segment::finish_mini_batch() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,9 @@ struct ForwardContext {
   std::uint64_t run_seed = 0;
   std::int64_t step = 0;
   int micro_batch = 0;
-  bool training = true;    // batch norm collects statistics, dropout is seeded
-  bool keep_graph = true;  // off: no gradient will be asked for, or it is recomputed first
+  int global_micro_batch = 0;  // counted over all replicas: what random draws depend on
+  bool training = true;        // batch norm collects statistics, dropout is seeded
+  bool keep_graph = true;      // off: no gradient will be asked for, or it is recomputed first
   bool recomputing = false;
   torch::Device device = torch::kCPU;
   bool check_finite = false;     // of every layer's outputs
@@ -66,6 +68,9 @@ class Segment {
   void backward_weight(SegmentRun* run) const;
 
   bool has_norms() const;
+  /// See DeferredBatchNorm.
+  void collected_norms(std::vector<double>* numbers) const;
+  std::span<const double> add_norms(std::span<const double> numbers);
   void finish_mini_batch();
   void abandon();
 

@@ -52,6 +52,7 @@ ForwardContext StageRunner::context(const StepInput& input, int micro_batch) con
   context.run_seed = input.run_seed;
   context.step = input.step;
   context.micro_batch = micro_batch;
+  context.global_micro_batch = input.first_micro_batch + micro_batch;
   context.training = input.training;
   context.device = shared_.layout.device_of(stage_);
   context.check_finite = input.check_finite;
@@ -60,13 +61,42 @@ ForwardContext StageRunner::context(const StepInput& input, int micro_batch) con
   return context;
 }
 
-Message StageRunner::receive(const MessageKey& key) {
+Message StageRunner::receive(int from_stage, const MessageKey& key) {
   const auto start = std::chrono::steady_clock::now();
-  Message message = transport_->receive(shared_.layout.rank_of(stage_), key);
+  Message message =
+      transport_->receive(shared_.layout.rank_of(stage_), shared_.layout.rank_of(from_stage), key);
   waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (c10::Event* begin = std::exchange(begin_, nullptr)) begin->record(place_.stream->stream());
   for (const auto& tensor : message.tensors) MemoryMeter::recharge(tensor, place_.memory_slot);
   return message;
+}
+
+void StageRunner::expect(int from_stage, const MessageKey& key) {
+  transport_->expect(shared_.layout.rank_of(from_stage), key);
+}
+
+/// Skips have been on their way for longer than what they come with.
+void StageRunner::expect_forward(int micro_batch) {
+  expect(stage_ - 1, {MessageKind::kActivation, stage_, micro_batch});
+  for (const Segment& segment : segments_) {
+    for (const auto& name : segment.pops()) {
+      const int from = stage_that_stashes(name);
+      if (from != stage_)
+        expect(from, {MessageKind::kSkip, stage_, micro_batch, shared_.skip_index.at(name)});
+    }
+  }
+}
+
+void StageRunner::expect_backward(int micro_batch) {
+  expect(stage_ + 1, {MessageKind::kGradient, stage_, micro_batch});
+  for (const Segment& segment : segments_) {
+    for (const auto& name : segment.stashes()) {
+      const int from = stage_that_pops(name);
+      if (from != stage_)
+        expect(from,
+               {MessageKind::kSkipGradient, stage_, micro_batch, shared_.skip_index.at(name)});
+    }
+  }
 }
 
 void StageRunner::send(const MessageKey& key, Message message) {
@@ -79,7 +109,7 @@ void StageRunner::send(const MessageKey& key, Message message) {
 
 Message StageRunner::take_input(const StepInput& input, int micro_batch) {
   if (stage_ > 0) {
-    return receive({MessageKind::kActivation, stage_, micro_batch});
+    return receive(stage_ - 1, {MessageKind::kActivation, stage_, micro_batch});
   }
   Message message;
   for (const auto& tensor : input.inputs[static_cast<std::size_t>(micro_batch)])
@@ -125,7 +155,8 @@ const Message& StageRunner::popped(Run* run, const std::string& name, int micro_
   const auto found = run->skips.find(name);
   if (found != run->skips.end()) return found->second;
   const int index = shared_.skip_index.at(name);
-  return run->skips[name] = receive({MessageKind::kSkip, stage_, micro_batch, index});
+  return run->skips[name] =
+             receive(stage_that_stashes(name), {MessageKind::kSkip, stage_, micro_batch, index});
 }
 
 void StageRunner::stash(Run* run, const std::string& name, Message message, int micro_batch) {
@@ -286,7 +317,8 @@ void StageRunner::run_backward(int micro_batch, Run* run, bool split) {
     }
     const int index = shared_.skip_index.at(name);
     gradients.push_back(
-        receive({MessageKind::kSkipGradient, stage_, micro_batch, index}).tensors[0]);
+        receive(stage_that_pops(name), {MessageKind::kSkipGradient, stage_, micro_batch, index})
+            .tensors[0]);
   }
   const std::size_t num_inputs = segment.inputs.size();
   Tensors all = segments_[k].backward(&segment, std::move(gradients), split);
@@ -311,7 +343,7 @@ void StageRunner::backward(const StepInput& input, int micro_batch, bool split) 
   if (is_last()) {
     run.gradients = {std::move(run.loss_gradient)};
   } else {
-    run.gradients = receive({MessageKind::kGradient, stage_, micro_batch}).tensors;
+    run.gradients = receive(stage_ + 1, {MessageKind::kGradient, stage_, micro_batch}).tensors;
   }
   while (run.next < run.operations->size()) {
     if ((*run.operations)[run.next].op == LayerOp::kBackward) {
@@ -342,6 +374,17 @@ void StageRunner::send_forward(int micro_batch) {
 void StageRunner::send_backward(int micro_batch) {
   send({MessageKind::kGradient, stage_ - 1, micro_batch},
        std::move(outgoing_gradients_.extract(micro_batch).mapped()));
+}
+
+std::vector<double> StageRunner::collected_norms() const {
+  std::vector<double> all;
+  for (const Segment& segment : segments_) segment.collected_norms(&all);
+  return all;
+}
+
+void StageRunner::add_norms(const std::vector<double>& collected) {
+  std::span<const double> left = collected;
+  for (Segment& segment : segments_) left = segment.add_norms(left);
 }
 
 void StageRunner::finish_mini_batch() {

@@ -17,6 +17,7 @@ namespace pipewright {
 struct StepInput {
   std::int64_t step = 0;
   std::uint64_t run_seed = 0;
+  int first_micro_batch = 0;     // of this replica's, counted over all
   std::vector<Tensors> inputs;   // by micro-batch
   std::vector<Tensors> targets;  // by micro-batch; empty lists where no loss is wanted
   std::vector<double> weights;   // of the loss, by micro-batch, where they are known beforehand
@@ -46,9 +47,15 @@ class StageRunner {
   void recompute(const StepInput& input, int micro_batch);
   void backward(const StepInput& input, int micro_batch, bool split);
   void backward_weight(int micro_batch);
+  /// What the next forward, or backward, of the micro-batch takes from other ranks may come now.
+  void expect_forward(int micro_batch);
+  void expect_backward(int micro_batch);
   void send_forward(int micro_batch);
   void send_backward(int micro_batch);
 
+  /// What batch norms have collected of the mini-batch, for the other replicas, and theirs.
+  std::vector<double> collected_norms() const;
+  void add_norms(const std::vector<double>& collected);
   /// After the last backward of a mini-batch: batch norm's running statistics.
   void finish_mini_batch();
   /// Instead: they stay as they were before it.
@@ -89,7 +96,8 @@ class StageRunner {
     torch::Tensor loss_gradient;                          // of the last stage
   };
 
-  Message receive(const MessageKey& key);
+  Message receive(int from_stage, const MessageKey& key);
+  void expect(int from_stage, const MessageKey& key);
   void send(const MessageKey& key, Message message);
   bool is_last() const { return stage_ + 1 == shared_.layout.num_stages(); }
   ForwardContext context(const StepInput& input, int micro_batch) const;

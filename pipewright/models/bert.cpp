@@ -123,18 +123,35 @@ Sequence make_bert(const BertOptions& options) {
   check_heads(kWhere, options.dim, options.heads);
   check_dropout(kWhere, options.dropout);
   const auto dim = static_cast<double>(options.dim);
+  const bool later = options.later;
   Sequence model;
-  Embed embed(options);
-  model.add("embed", embed, {.stash = {"masked"}, .cost = dim});
+  model.set_seed(options.seed);
+  torch::Tensor token;
+  if (options.later) {
+    model.add_later("embed", [options] { return Embed(options); },
+                    {.stash = {"masked"}, .cost = dim});
+  } else {
+    const Embed embed(options);
+    token = embed->token;
+    model.add("embed", embed, {.stash = {"masked"}, .cost = dim});
+  }
   for (std::int64_t i = 0; i < options.layers; ++i) {
-    model.add(fmt::format("attention{}", i), Attention(options),
-              {.cost = 4 * dim * dim + 2 * static_cast<double>(options.seq) * dim});
-    model.add(fmt::format("up{}", i), Up(options), {.cost = 4 * dim * dim});
-    model.add(fmt::format("down{}", i), Down(options), {.cost = 4 * dim * dim});
+    add_made(&model, later, fmt::format("attention{}", i), [options] { return Attention(options); },
+             {.cost = 4 * dim * dim + 2 * static_cast<double>(options.seq) * dim});
+    add_made(&model, later, fmt::format("up{}", i), [options] { return Up(options); },
+             {.cost = 4 * dim * dim});
+    add_made(&model, later, fmt::format("down{}", i), [options] { return Down(options); },
+             {.cost = 4 * dim * dim});
   }
   // About a seventh of the tokens pass the head.
-  model.add("head", Head(options, embed->token),
-            {.pop = {"masked"}, .cost = dim * static_cast<double>(options.vocab) / 7});
+  LayerOptions of_head = {.pop = {"masked"}, .cost = dim * static_cast<double>(options.vocab) / 7};
+  if (later) {
+    of_head.tied = {"embed.token"};
+    model.add_later(
+        "head", [options](const Tensors& tied) { return Head(options, tied[0]); }, of_head);
+  } else {
+    model.add("head", Head(options, token), of_head);
+  }
   return model;
 }
 

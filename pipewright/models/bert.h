@@ -14,6 +14,8 @@ struct BertOptions {
   std::int64_t seq = 512;      // the longest input; positions are learned
   std::int64_t vocab = 30522;  // tokens are 0 to vocab - 1
   double dropout = 0.1;        // on attention weights and both branches of a block
+  bool later = false;          // as GptOptions::later
+  std::uint64_t seed = 1;      // with `later`
 };
 
 /// A masked language model as layers `embed`, `attention0`, `up0`, `down0`, ..., `head`:

@@ -117,18 +117,39 @@ struct Costs {
   double embed, block, norm, head;
 };
 
+/// `token`: the embedding's weight, where that is made already.
+void add_head(const GptOptions& o, double cost, const torch::Tensor& token, Sequence* model) {
+  if (o.later && o.tied) {
+    model->add_later("head", [](const Tensors& tied) { return Head(tied[0]); },
+                     {.cost = cost, .tied = {"embed.token"}});
+  } else {
+    add_made(model, o.later, "head", [o, token] { return Head(head_weight(o, token)); },
+             {.cost = cost});
+  }
+}
+
 }  // namespace
 
 Sequence make_gpt(const GptOptions& options) {
   check(options);
   const Costs costs(options);
   Sequence model;
-  Embed embed(options);
-  model.add("embed", embed, {.cost = costs.embed});
-  for (std::int64_t i = 0; i < options.layers; ++i)
-    model.add(fmt::format("block{}", i), Block(options), {.cost = costs.block});
-  model.add("norm", layer_norm(options.dim), {.cost = costs.norm});
-  model.add("head", Head(head_weight(options, embed->token)), {.cost = costs.head});
+  model.set_seed(options.seed);
+  torch::Tensor token;
+  if (options.later) {
+    model.add_later("embed", [options] { return Embed(options); }, {.cost = costs.embed});
+  } else {
+    const Embed embed(options);
+    token = embed->token;
+    model.add("embed", embed, {.cost = costs.embed});
+  }
+  for (std::int64_t i = 0; i < options.layers; ++i) {
+    add_made(&model, options.later, fmt::format("block{}", i), [options] { return Block(options); },
+             {.cost = costs.block});
+  }
+  add_made(&model, options.later, "norm", [options] { return layer_norm(options.dim); },
+           {.cost = costs.norm});
+  add_head(options, costs.head, token, &model);
   return model;
 }
 

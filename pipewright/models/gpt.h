@@ -15,6 +15,10 @@ struct GptOptions {
   std::int64_t vocab = 0;  // tokens are 0 to vocab - 1
   double dropout = 0;      // on embeddings, attention weights and both branches of a block
   bool tied = true;        // the head uses the token embedding's weight
+  /// Each layer is made by the process that runs it (Sequence::add_later), with weights that depend
+  /// on `seed` and its name: for models that one process cannot hold.
+  bool later = false;
+  std::uint64_t seed = 1;  // with `later`
 };
 
 /// A language model as layers `embed`, `block0`, ..., `norm`, `head`:
@@ -23,7 +27,8 @@ struct GptOptions {
 ///
 /// T may be anything up to `seq`. A token sees itself and what is before it. Blocks normalise
 /// before attention and before the MLP (GELU, 4 * dim). Weights are drawn as in GPT-2, from
-/// LibTorch's default generator: call torch::manual_seed() first for the same ones again.
+/// LibTorch's default generator (but see `later`): call torch::manual_seed() first for the same
+/// ones again.
 ///
 /// Every layer has a cost hint: multiply-adds a token at T = seq. The partitioner so balances work,
 /// of which an embedding has next to none and a head has much, rather than parameters.

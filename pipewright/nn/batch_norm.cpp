@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "pipewright/base/error.h"
 #include "pipewright/torch/compat.h"
 
 // Why the operator is overridden, and not the module's buffers swapped for a forward: merging needs
@@ -159,7 +160,17 @@ double count_mini_batch(const Norm& norm) {
 struct DeferredBatchNorm::State {
   std::vector<Norm> norms;
   std::unordered_set<const c10::TensorImpl*> buffers;
+  std::vector<const c10::TensorImpl*> in_order;                     // the same in every process
   std::unordered_map<const c10::TensorImpl*, Collected> collected;  // by running_mean
+
+  std::vector<Collected*> collected_in_order() {
+    std::vector<Collected*> all;
+    for (const auto* buffer : in_order) {
+      const auto found = collected.find(buffer);
+      if (found != collected.end()) all.push_back(&found->second);
+    }
+    return all;
+  }
 
   const Norm* norm_of(const c10::TensorImpl* running_mean) const {
     for (const Norm& norm : norms) {
@@ -247,6 +258,7 @@ DeferredBatchNorm::DeferredBatchNorm(torch::nn::Module& layer) : state_(std::mak
   for (const Tensor& buffer : layer.buffers()) {
     if (buffer.defined() && buffer.is_floating_point()) {
       state_->buffers.insert(buffer.unsafeGetTensorImpl());
+      state_->in_order.push_back(buffer.unsafeGetTensorImpl());
     }
   }
   if (any()) BatchNormOverride::install();
@@ -291,6 +303,59 @@ void DeferredBatchNorm::finish_mini_batch() {
     }
   }
   state_->collected.clear();
+}
+
+// As numbers: how many running statistics; of each how many calls; of each call the micro-batch,
+// the count, and by channel means and variances.
+
+void DeferredBatchNorm::write_collected(std::vector<double>* numbers) const {
+  const auto append = [&](const Tensor& values) {
+    const Tensor doubles = values.to(at::kDouble).cpu().contiguous();
+    const auto* first = doubles.data_ptr<double>();
+    numbers->insert(numbers->end(), first, first + doubles.numel());
+  };
+  numbers->push_back(static_cast<double>(state_->collected.size()));
+  for (const Collected* entry : state_->collected_in_order()) {
+    std::size_t calls = 0;
+    for (const auto& [number, of_calls] : entry->micro_batches) calls += of_calls.size();
+    numbers->push_back(static_cast<double>(calls));
+    for (const auto& [number, of_calls] : entry->micro_batches) {
+      for (const Statistics& seen : of_calls) {
+        numbers->push_back(static_cast<double>(number));
+        numbers->push_back(static_cast<double>(seen.count));
+        append(seen.mean);
+        append(seen.variance);
+      }
+    }
+  }
+}
+
+std::span<const double> DeferredBatchNorm::add_collected(std::span<const double> numbers) {
+  const auto next = [&] {
+    const double number = numbers[0];
+    numbers = numbers.subspan(1);
+    return number;
+  };
+  const auto next_tensor = [&](const Tensor& like) {
+    const auto size = static_cast<std::size_t>(like.numel());
+    Tensor values = at::empty({like.numel()}, at::kDouble);
+    std::copy_n(numbers.begin(), size, values.data_ptr<double>());
+    numbers = numbers.subspan(size);
+    return values.to(like.device());
+  };
+  internal_check(next() == static_cast<double>(state_->collected.size()),
+                 "replicas of a layer have the same batch norms");
+  for (Collected* entry : state_->collected_in_order()) {
+    for (auto calls = next(); calls > 0; --calls) {
+      const auto number = static_cast<std::int64_t>(next());
+      Statistics seen;
+      seen.count = static_cast<std::int64_t>(next());
+      seen.mean = next_tensor(entry->running_mean);
+      seen.variance = next_tensor(entry->running_mean);
+      entry->micro_batches[number].push_back(std::move(seen));
+    }
+  }
+  return numbers;
 }
 
 void DeferredBatchNorm::abandon() { state_->collected.clear(); }

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <vector>
 
 namespace pipewright {
 
@@ -56,6 +58,11 @@ class DeferredBatchNorm {
     struct Recording;
     std::unique_ptr<Recording> recording_;  // null where there is nothing to defer
   };
+
+  /// Appends what was collected so far, as numbers; and adds what another replica of the layer
+  /// wrote so, whose micro-batches have other numbers. Returns what follows it.
+  void write_collected(std::vector<double>* numbers) const;
+  std::span<const double> add_collected(std::span<const double> numbers);
 
   /// Merges what the micro-batches gave, in the order of their numbers whatever order they ran in,
   /// and moves the running statistics and num_batches_tracked, in place: the buffers remain the

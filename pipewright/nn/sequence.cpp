@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "pipewright/base/error.h"
+#include "pipewright/nn/random.h"
 
 namespace pipewright {
 namespace {
@@ -72,6 +73,38 @@ void check_skips(const std::vector<Layer>& layers, const std::string& layer,
   }
 }
 
+/// Where a parameter's name begins in `layer.name`: after the name of the longest layer that fits,
+/// since both parts may have points in them. Throws where there is none.
+std::pair<std::size_t, std::string> find_parameter(const std::vector<Layer>& layers,
+                                                   const std::string& name) {
+  std::optional<std::size_t> best;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const std::string start = layers[i].name + ".";
+    if (name.compare(0, start.size(), start) != 0) continue;
+    if (!best || layers[i].name.size() > layers[*best].name.size()) best = i;
+  }
+  if (!best)
+    refuse(fmt::format("a layer is tied to '{}', but no layer before it has that name", name));
+  return {*best, name.substr(layers[*best].name.size() + 1)};
+}
+
+torch::Tensor parameter_of(const torch::nn::Module* module, const std::string& parameter,
+                           const std::string& name) {
+  if (module != nullptr) {
+    const auto parameters = module->named_parameters();
+    if (const auto* found = parameters.find(parameter)) return *found;
+  }
+  refuse(fmt::format("a layer is tied to '{}', but that layer has no parameter '{}'", name,
+                     parameter));
+}
+
+/// For the seeds: the same on every machine.
+std::int64_t name_number(const std::string& name) {
+  std::uint64_t hash = 14695981039346656037U;  // FNV-1a
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
+  return static_cast<std::int64_t>(hash);
+}
+
 }  // namespace
 
 namespace detail {
@@ -93,6 +126,56 @@ Sequence& Sequence::add_function(std::string name,
     return Tensors{function(x[0])};
   };
   return add_layer(std::move(name), std::move(forward), nullptr, std::move(options));
+}
+
+Sequence& Sequence::add_maker(std::string name, std::function<BuiltLayer(const Tensors&)> make,
+                              LayerOptions options) {
+  for (const std::string& tied : options.tied) find_parameter(layers_, tied);
+  add_layer(std::move(name), nullptr, nullptr, std::move(options));
+  layers_.back().make = std::move(make);
+  return *this;
+}
+
+BuiltLayer Sequence::made(std::size_t layer, const Tensors& tied) const {
+  const Layer& wanted = layers_[layer];
+  const RandomScope scope({seed_, 0, 0, name_number(wanted.name)}, torch::kCPU);
+  try {
+    BuiltLayer built = wanted.make(tied);
+    if (!built.module) refuse("its maker returned no module");
+    return built;
+  } catch (const std::exception& error) {
+    refuse(fmt::format("layer '{}' cannot be made: {}", wanted.name, error.what()));
+  }
+}
+
+/// A parameter that a later layer uses too; where its own layer is another process's, a copy.
+torch::Tensor Sequence::tied_tensor(const std::string& name) {
+  const auto [index, parameter] = find_parameter(layers_, name);
+  build(index);
+  const Layer& layer = layers_[index];
+  if (layer.module) return parameter_of(layer.module.get(), parameter, name);
+  if (!layer.make) parameter_of(nullptr, parameter, name);
+  torch::Tensor& copy = tied_[name];
+  if (copy.defined()) return copy;
+  Tensors tied;
+  for (const std::string& other : layer.options.tied) tied.push_back(tied_tensor(other));
+  copy = parameter_of(made(index, tied).module.get(), parameter, name);
+  return copy;
+}
+
+void Sequence::build(std::size_t layer) {
+  Layer& wanted = layers_[layer];
+  if (!wanted.make || wanted.module || wanted.elsewhere) return;
+  Tensors tied;
+  for (const std::string& name : wanted.options.tied) tied.push_back(tied_tensor(name));
+  BuiltLayer built = made(layer, tied);
+  if (writes_into_its_input(*built.module)) wanted.options.in_place = true;
+  wanted.forward = std::move(built.forward);
+  wanted.module = std::move(built.module);
+}
+
+void Sequence::build_all() {
+  for (std::size_t i = 0; i < size(); ++i) build(i);
 }
 
 Sequence& Sequence::add_layer(std::string name, std::function<Tensors(const Tensors&)> forward,
@@ -150,6 +233,12 @@ Sequence::StageGuard::~StageGuard() {
   if (sequence_ == nullptr) return;
   sequence_->guard_stage_.reset();
   sequence_->guard_device_.reset();
+}
+
+void Sequence::release(std::size_t layer) {
+  layers_[layer].module = nullptr;
+  layers_[layer].forward = nullptr;
+  layers_[layer].elsewhere = true;
 }
 
 void Sequence::check() const {

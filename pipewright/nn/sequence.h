@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +27,15 @@ struct LayerOptions {
   bool checkpoint = false;
   /// Its forward writes into its input. Found by itself for the stock activations and dropouts.
   bool in_place = false;
+  /// Of add_later(): parameters of layers before it, as `layer.name`, that its maker is handed and
+  /// uses too.
+  std::vector<std::string> tied = {};
+};
+
+/// What the maker of a layer makes.
+struct BuiltLayer {
+  std::function<Tensors(const Tensors&)> forward;
+  std::shared_ptr<torch::nn::Module> module;
 };
 
 /// One element of a Sequence: a name, how to run it, and the module that owns its parameters.
@@ -32,6 +43,9 @@ struct Layer {
   std::string name;
   std::function<Tensors(const Tensors&)> forward;
   std::shared_ptr<torch::nn::Module> module;  // null: no parameters, no buffers, no mode
+  /// Makes forward and module; empty: they are there. From the tensors that options.tied names.
+  std::function<BuiltLayer(const Tensors&)> make = {};
+  bool elsewhere = false;  // another process runs it
   LayerOptions options;
   std::optional<int> stage;             // from a stage guard
   std::optional<torch::Device> device;  // from a stage guard
@@ -116,6 +130,13 @@ concept IsModule = requires {
   typename ModuleOf<T>::type;
 };
 
+template <typename Holder>
+BuiltLayer built_layer(const std::string& name, Holder holder) {
+  auto module = ModuleOf<Holder>::get(std::move(holder));
+  auto* raw = module.get();
+  return {[name, raw](const Tensors& x) { return call_forward(name, *raw, x); }, std::move(module)};
+}
+
 }  // namespace detail
 
 /// A model as a list of named layers. The layers share ownership of their modules; adding a
@@ -129,11 +150,9 @@ class Sequence {
   template <typename Holder>
   requires detail::IsModule<Holder> Sequence& add(std::string name, Holder holder,
                                                   LayerOptions options = {}) {
-    auto module = detail::ModuleOf<Holder>::get(std::move(holder));
-    auto* raw = module.get();
-    return add_layer(
-        name, [name, raw](const Tensors& x) { return detail::call_forward(name, *raw, x); },
-        std::move(module), std::move(options));
+    BuiltLayer built = detail::built_layer(name, std::move(holder));
+    return add_layer(std::move(name), std::move(built.forward), std::move(built.module),
+                     std::move(options));
   }
 
   /// A function without parameters of its own.
@@ -146,6 +165,39 @@ class Sequence {
   /// A function of several tensors; `module` owns what it uses.
   Sequence& add_layer(std::string name, std::function<Tensors(const Tensors&)> forward,
                       std::shared_ptr<torch::nn::Module> module, LayerOptions options = {});
+
+  /// A module that is made where and when it is needed: of several processes each makes the layers
+  /// it runs, and none ever holds the whole model.
+  ///
+  ///     model.add_later("block3", [=] { return Block(options); });
+  ///     model.add_later("head", [](const Tensors& tied) { return Head(tied[0]); },
+  ///                     {.tied = {"embed.weight"}});
+  ///
+  /// `make` returns a module as add() takes it, the same one each time it is called: it may be
+  /// called more than once, on any thread, and what it draws at random depends on the model's seed
+  /// and the layer's name alone. With .tied it takes those tensors.
+  template <typename Maker>
+  Sequence& add_later(std::string name, Maker make, LayerOptions options = {}) {
+    auto build = [name, make = std::move(make)](const Tensors& tied) {
+      if constexpr (std::is_invocable_v<const Maker&, const Tensors&>) {
+        return detail::built_layer(name, make(tied));
+      } else {
+        return detail::built_layer(name, make());
+      }
+    };
+    return add_maker(std::move(name), std::move(build), std::move(options));
+  }
+
+  /// Of what the makers of add_later() draw at random.
+  void set_seed(std::uint64_t seed) { seed_ = seed; }
+
+  /// Makes a layer of add_later() that is not there yet, and before it those it is tied to;
+  /// build_all() all of them. Others stay.
+  void build(std::size_t layer);
+  void build_all();
+
+  /// The same for a look at it: the layer of the sequence stays as it is.
+  BuiltLayer made(std::size_t layer, const Tensors& tied) const;
 
   /// Each module of a torch::nn::Sequential as a layer, under its name there.
   static Sequence from(const torch::nn::Sequential& modules);
@@ -170,10 +222,14 @@ class Sequence {
   const std::vector<Layer>& layers() const { return layers_; }
   std::size_t size() const { return layers_.size(); }
 
+  /// Lets go of a layer's module: its parameters are another process's. The layer stays, and cannot
+  /// be run or made.
+  void release(std::size_t layer);
+
   /// Throws InvalidArgument for a stash that no layer pops. (A pop of nothing is refused by add().)
   void check() const;
 
-  /// Every parameter once, in layer order, as `layer.name`.
+  /// Every parameter once, in layer order, as `layer.name`. Of layers that are not made yet: none.
   std::vector<std::pair<std::string, torch::Tensor>> named_parameters() const;
   std::vector<std::pair<std::string, torch::Tensor>> named_buffers() const;
   void train(bool on = true) const;
@@ -181,8 +237,13 @@ class Sequence {
  private:
   Sequence& add_function(std::string name, std::function<torch::Tensor(torch::Tensor)> function,
                          LayerOptions options);
+  Sequence& add_maker(std::string name, std::function<BuiltLayer(const Tensors&)> make,
+                      LayerOptions options);
+  torch::Tensor tied_tensor(const std::string& name);
 
   std::vector<Layer> layers_;
+  std::uint64_t seed_ = 1;
+  std::map<std::string, torch::Tensor> tied_;  // of layers that others run
   std::optional<int> guard_stage_;
   std::optional<torch::Device> guard_device_;
 };

@@ -47,11 +47,10 @@ std::vector<int> sizes_by_guards(const Sequence& model, int num_stages) {
   return sizes;
 }
 
-double parameters_of(const Layer& layer) {
+double parameters_of(const std::vector<TensorOutline>& layer) {
   double count = 0;
-  if (!layer.module) return count;
-  for (const auto& parameter : layer.module->parameters())
-    count += static_cast<double>(parameter.numel());
+  for (const TensorOutline& tensor : layer)
+    count += tensor.is_parameter ? static_cast<double>(tensor.numel()) : 0;
   return count;
 }
 
@@ -93,22 +92,22 @@ std::optional<torch::Device> guard_device(const Sequence& model, const StageLayo
   return device;
 }
 
-std::optional<torch::Device> device_of_parameters(const Sequence& model, std::size_t first,
+std::optional<torch::Device> device_of_parameters(const Outline& outline, std::size_t first,
                                                   std::size_t last) {
   for (std::size_t i = first; i < last; ++i) {
-    const auto& module = model.layers()[i].module;
-    if (module && !module->parameters().empty()) return module->parameters()[0].device();
+    for (const TensorOutline& tensor : outline[i])
+      if (tensor.is_parameter) return tensor.device;
   }
   return std::nullopt;
 }
 
 /// One tensor cannot be on two devices.
-void check_tied(const Sequence& model, const StageLayout& layout) {
-  std::unordered_map<const void*, std::size_t> first_use;
+void check_tied(const Sequence& model, const Outline& outline, const StageLayout& layout) {
+  std::unordered_map<int, std::size_t> first_use;
   for (std::size_t i = 0; i < model.size(); ++i) {
-    if (!model.layers()[i].module) continue;
-    for (const auto& parameter : model.layers()[i].module->parameters()) {
-      const auto first = first_use.try_emplace(parameter.unsafeGetTensorImpl(), i).first->second;
+    for (const TensorOutline& tensor : outline[i]) {
+      if (!tensor.is_parameter) continue;
+      const auto first = first_use.try_emplace(tensor.number, i).first->second;
       const auto here = layout.device_of(layout.stage_of(i));
       const auto there = layout.device_of(layout.stage_of(first));
       if (here == there) continue;
@@ -122,7 +121,8 @@ void check_tied(const Sequence& model, const StageLayout& layout) {
 
 }  // namespace
 
-std::vector<int> stage_sizes(const Sequence& model, const Strategy& strategy, int num_stages) {
+std::vector<int> stage_sizes(const Sequence& model, const Outline& outline,
+                             const Strategy& strategy, int num_stages) {
   const auto& layers = model.layers();
   if (static_cast<int>(layers.size()) < num_stages) {
     refuse(fmt::format("cannot split {} layers into {} stages; use fewer ranks or chunks",
@@ -136,26 +136,26 @@ std::vector<int> stage_sizes(const Sequence& model, const Strategy& strategy, in
   const bool hinted =
       std::all_of(layers.begin(), layers.end(), [](const Layer& l) { return l.options.cost > 0; });
   std::vector<double> costs;
-  for (const Layer& layer : layers)
-    costs.push_back(hinted ? layer.options.cost : parameters_of(layer));
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    costs.push_back(hinted ? layers[i].options.cost : parameters_of(outline[i]));
   return partition_by_bottleneck(costs, num_stages).sizes;
 }
 
-std::vector<torch::Device> stage_devices(const Sequence& model, const Strategy& strategy,
-                                         const StageLayout& layout) {
+std::vector<torch::Device> stage_devices(const Sequence& model, const Outline& outline,
+                                         const Strategy& strategy, const StageLayout& layout) {
   const auto& given = strategy.devices;
   if (given.size() > 1 && static_cast<int>(given.size()) != strategy.ranks) {
     refuse(fmt::format("devices ({}) must be one, or one for each of the {} ranks",
                        fmt::join(given, ", "), strategy.ranks));
   }
-  const auto anywhere = device_of_parameters(model, 0, model.size());
+  const auto anywhere = device_of_parameters(outline, 0, model.size());
   StageLayout placed = layout;
   placed.devices.clear();
   for (std::size_t stage = 0; stage < layout.placement.size(); ++stage) {
     const auto rank = static_cast<std::size_t>(layout.placement[stage]);
     const auto guard = guard_device(model, layout, stage);
     const auto own =
-        device_of_parameters(model, layout.first_layer[stage], layout.first_layer[stage + 1]);
+        device_of_parameters(outline, layout.first_layer[stage], layout.first_layer[stage + 1]);
     if (guard) {
       placed.devices.push_back(existing(*guard));
     } else if (!given.empty()) {
@@ -164,7 +164,7 @@ std::vector<torch::Device> stage_devices(const Sequence& model, const Strategy& 
       placed.devices.push_back(own ? *own : anywhere.value_or(torch::kCPU));
     }
   }
-  check_tied(model, placed);
+  check_tied(model, outline, placed);
   return placed.devices;
 }
 

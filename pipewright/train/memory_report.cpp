@@ -1,5 +1,6 @@
 #include "pipewright/train/memory_report.h"
 
+#include <algorithm>
 #include <unordered_set>
 
 namespace pipewright {
@@ -15,10 +16,17 @@ Tensors state_of(const Layer& layer) {
 }  // namespace
 
 MemoryReport::MemoryReport(const SharedModel& shared, const Pipeline& pipeline) {
-  for (const auto& rank : pipeline.ranks()) ranks_.push_back({rank->memory_slot()});
+  int num_ranks = 0;
+  for (const int rank : shared.layout.placement) num_ranks = std::max(num_ranks, rank + 1);
+  ranks_.resize(static_cast<std::size_t>(num_ranks));
+  stages_.resize(shared.layout.placement.size());
+  for (const auto& rank : pipeline.ranks())
+    ranks_[static_cast<std::size_t>(rank->rank())].slot = rank->memory_slot();
   for (int stage = 0; stage < shared.layout.num_stages(); ++stage) {
+    if (!pipeline.here(stage)) continue;
     for (const auto& runner : pipeline.rank_of(stage).stages()) {
-      if (runner->stage() == stage) stages_.push_back({runner->place().memory_slot});
+      if (runner->stage() == stage)
+        stages_[static_cast<std::size_t>(stage)].slot = runner->place().memory_slot;
     }
   }
   std::unordered_set<const void*> seen;
@@ -38,14 +46,19 @@ MemoryReport::MemoryReport(const SharedModel& shared, const Pipeline& pipeline) 
 }
 
 void MemoryReport::begin() {
-  for (const Entry& entry : ranks_) MemoryMeter::reset_peak(entry.slot);
-  for (const Entry& entry : stages_) MemoryMeter::reset_peak(entry.slot);
+  for (const auto* entries : {&ranks_, &stages_}) {
+    for (const Entry& entry : *entries) {
+      if (entry.slot != kElsewhere) MemoryMeter::reset_peak(entry.slot);
+    }
+  }
 }
 
 std::vector<std::int64_t> MemoryReport::peaks(const std::vector<Entry>& entries) {
   std::vector<std::int64_t> result;
-  for (const Entry& entry : entries)
-    result.push_back(MemoryMeter::stats(entry.slot).peak_bytes + entry.unmetered);
+  for (const Entry& entry : entries) {
+    const bool here = entry.slot != kElsewhere;
+    result.push_back(here ? MemoryMeter::stats(entry.slot).peak_bytes + entry.unmetered : 0);
+  }
   return result;
 }
 

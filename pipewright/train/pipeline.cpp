@@ -8,19 +8,18 @@
 #include "pipewright/ir/validate.h"
 #include "pipewright/schedule/lower.h"
 #include "pipewright/schedule/schedule.h"
+#include "pipewright/train/step_program.h"
 
 namespace pipewright {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kSpinMicroseconds = 2000;
-
-int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
-
-int threads_per_rank(const Strategy& strategy) {
+/// A process has as many as its launcher gave it.
+int threads_per_rank(const Strategy& strategy, const Grid& grid) {
   if (strategy.threads_per_rank > 0) return strategy.threads_per_rank;
-  return std::max(1, cores() / strategy.ranks);
+  if (!grid.one_process()) return torch::get_num_threads();
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / strategy.ranks);
 }
 
 /// What the user could change, most useful first.
@@ -33,13 +32,14 @@ std::string memory_advice(const Strategy& strategy) {
                               strategy.micro_batches, strategy.ranks);
 }
 
-Program lowered(Program program, RecomputeMode recompute, bool update) {
+Program lowered(Program program, RecomputeMode recompute, bool update, bool reduce) {
   if (recompute != RecomputeMode::kNone) {
     program = lower_recompute(program, recompute == RecomputeMode::kExceptLast
                                            ? RecomputePass::kExceptLast
                                            : RecomputePass::kAll);
   }
   program = lower_sends(program);
+  if (update && reduce) program = lower_reduce(program);
   if (update) program = lower_step(program);
   validate(program);
   return program;
@@ -54,21 +54,27 @@ Program make_program(const Strategy& strategy, int micro_batches) {
                         .chunks = strategy.chunks});
 }
 
-Pipeline::Pipeline(const SharedModel& shared, const Strategy& strategy,
-                   const std::function<double(int stage)>& update)
+Program step_program(const Strategy& strategy, int micro_batches) {
+  return lowered(make_program(strategy, micro_batches), strategy.recompute, true,
+                 strategy.replicas > 1);
+}
+
+Pipeline::Pipeline(const SharedModel& shared, const Strategy& strategy, const Grid& grid,
+                   const Calls& calls)
     : shared_(shared),
       strategy_(strategy),
-      transport_(strategy.ranks, shared.layout.devices,
-                 std::chrono::duration<double>(strategy.deadline_seconds),
-                 std::chrono::microseconds(strategy.ranks <= cores() ? kSpinMicroseconds : 0)),
-      meeting_(strategy.ranks, std::chrono::duration<double>(strategy.deadline_seconds)),
-      memory_slots_(shared.layout.placement.size()),
-      workers_(strategy.ranks, threads_per_rank(strategy)) {
-  for (int rank = 0; rank < strategy.ranks; ++rank) {
+      grid_(grid),
+      transport_(make_transport(grid, strategy, shared.layout.devices)),
+      sharing_(transport_.get(), strategy.ranks),
+      memory_slots_(shared.layout.placement.size(), MemoryMeter::kOutside),
+      workers_(grid.num_here(), threads_per_rank(strategy, grid)) {
+  for (int i = 0; i < grid.num_here(); ++i) {
     RankOptions options;
-    options.rank = rank;
-    options.transport = &transport_;
-    options.update = update;
+    options.rank = grid.first_here() + i;
+    options.transport = transport_.get();
+    options.update = calls.update;
+    options.start_reduce = calls.start_reduce;
+    options.reduce = calls.reduce;
     options.memory_advice = memory_advice(strategy);
     options.deadline = std::chrono::duration<double>(strategy.deadline_seconds);
     options.all_slots = &memory_slots_;
@@ -92,7 +98,7 @@ const Program& Pipeline::program(int micro_batches, StepKind kind) {
     for (auto& list : made.ranks)
       std::erase_if(list, [](Instruction i) { return i.kind() != Kind::kForward; });
   }
-  made = lowered(std::move(made), recompute, kind == StepKind::kUpdate);
+  made = lowered(std::move(made), recompute, kind == StepKind::kUpdate, grid_.replicas > 1);
   return programs_.emplace(key, std::move(made)).first->second;
 }
 
@@ -105,16 +111,13 @@ void Pipeline::run(StepKind kind, const StepInput& input, Timeline* timeline) {
   }
   try {
     workers_.run(
-        [&](int rank) {
-          const auto r = static_cast<std::size_t>(rank);
+        [&](int number) {
+          const auto r = static_cast<std::size_t>(number);
           ranks_[r]->run(list, input, start, &traces[r]);
         },
-        [&] {
-          transport_.abort();
-          meeting_.abort();
-        });
-  } catch (...) {
-    abandon();
+        [&] { transport_->abort(); });
+  } catch (const std::exception& error) {
+    fail(error.what());
     throw;
   }
   for (RankTrace& trace : traces) {
@@ -133,8 +136,8 @@ void Pipeline::on_stages_of(RankRunner& rank, const std::function<void(StageRunn
 
 void Pipeline::on_every_stage(const std::function<void(StageRunner&)>& work) {
   workers_.run(
-      [&](int rank) {
-        RankRunner& runner = *ranks_[static_cast<std::size_t>(rank)];
+      [&](int number) {
+        RankRunner& runner = *ranks_[static_cast<std::size_t>(number)];
         on_stages_of(runner, work);
         for (const auto& stream : runner.streams())
           stream->synchronize(std::chrono::duration<double>(strategy_.deadline_seconds));
@@ -143,12 +146,19 @@ void Pipeline::on_every_stage(const std::function<void(StageRunner&)>& work) {
 }
 
 RankRunner& Pipeline::rank_of(int stage) const {
-  return *ranks_[static_cast<std::size_t>(shared_.layout.rank_of(stage))];
+  return *ranks_[static_cast<std::size_t>(shared_.layout.rank_of(stage) - grid_.first_here())];
+}
+
+/// What fails in one process fails in all.
+void Pipeline::fail(const std::string& why) {
+  if (!grid_.one_process())
+    grid_.world->fail(fmt::format("rank {} failed: {}", grid_.world->place().rank, why));
+  abandon();
 }
 
 void Pipeline::abandon() {
-  transport_.reset();
-  meeting_.reset();
+  transport_->reset();
+  sharing_.reset();
   for (auto& rank : ranks_) rank->abandon();
 }
 

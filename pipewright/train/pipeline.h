@@ -5,11 +5,11 @@
 #include <utility>
 #include <vector>
 
-#include "pipewright/exec/meeting.h"
 #include "pipewright/exec/rank_runner.h"
+#include "pipewright/exec/sharing.h"
 #include "pipewright/exec/workers.h"
+#include "pipewright/train/grid.h"
 #include "pipewright/train/strategy.h"
-#include "pipewright/transport/inproc.h"
 
 namespace pipewright {
 
@@ -24,9 +24,14 @@ enum class StepKind {
 /// The ranks of this process: their threads, what runs on them and how they meet.
 class Pipeline {
  public:
-  /// `update`: see RankOptions.
-  Pipeline(const SharedModel& shared, const Strategy& strategy,
-           const std::function<double(int stage)>& update);
+  /// What the ranks call: see RankOptions.
+  struct Calls {
+    std::function<double(int stage)> update;
+    std::function<void(int stage)> start_reduce;
+    std::function<void(int stage)> reduce;
+  };
+  Pipeline(const SharedModel& shared, const Strategy& strategy, const Grid& grid,
+           const Calls& calls);
 
   /// Runs one step on all ranks. Throws what the first rank that failed threw; then nothing of the
   /// step is left on any.
@@ -38,20 +43,27 @@ class Pipeline {
   /// The same on the calling thread, which must be the rank's, for that rank.
   static void on_stages_of(RankRunner& rank, const std::function<void(StageRunner&)>& work);
 
+  /// Those of this process.
   const std::vector<std::unique_ptr<RankRunner>>& ranks() const { return ranks_; }
+  /// Whether a stage is one of theirs.
+  bool here(int stage) const { return grid_.here(shared_.layout.rank_of(stage)); }
   RankRunner& rank_of(int stage) const;
-  Meeting& meeting() { return meeting_; }
+  Sharing& sharing() { return sharing_; }
+  Transport& transport() { return *transport_; }
 
-  /// Forgets a step, so that the next one starts clean.
-  void abandon();
+  /// Forgets a step, so that the next one starts clean. Of several processes none can go on, and
+  /// the others are told why.
+  void fail(const std::string& why);
 
  private:
   const Program& program(int micro_batches, StepKind kind);
+  void abandon();
 
   const SharedModel& shared_;
   Strategy strategy_;
-  InprocTransport transport_;
-  Meeting meeting_;
+  const Grid& grid_;
+  std::unique_ptr<Transport> transport_;
+  Sharing sharing_;
   std::vector<int> memory_slots_;  // by stage
   std::vector<std::unique_ptr<RankRunner>> ranks_;
   std::map<std::pair<int, StepKind>, Program> programs_;

@@ -52,6 +52,17 @@ struct Strategy {
   int threads_per_rank = 0;       // 0: cores / ranks, at least 1
   double deadline_seconds = 300;  // of every wait for another rank
 
+  // Processes.
+  /// "threads": the ranks are threads of this process. "gloo": each is a process of its own,
+  /// started by pipewright launch, torchrun, mpirun or srun; all of them call the trainer alike.
+  std::string transport = "threads";
+  /// Data parallelism: so many pipelines, each with its part of the batch and `micro_batches` of
+  /// its own; ranks x replicas processes. Every process is given the whole batch.
+  int replicas = 1;
+  bool shard_optimizer = false;       // each replica keeps the optimizer's state of its share alone
+  double life_deadline_seconds = 30;  // a process without a sign of life for so long is lost
+  std::string address = {};  // of this machine, for the others; empty: found from MASTER_ADDR
+
   // The update.
   LearningRate learning_rate = {};  // times the optimizer's own; empty: constant
   double clip_norm = 0;             // global norm of the gradients, over all stages; 0: no clipping

@@ -1,6 +1,7 @@
 #include "pipewright/train/trainer.h"
 
 #include "pipewright/base/error.h"
+#include "pipewright/train/checkpoints.h"
 #include "pipewright/train/training.h"
 
 namespace pipewright {
@@ -38,6 +39,7 @@ class EvalMode {
 struct Trainer::Impl {
   Training training;
   std::vector<std::function<void(const StepResult&)>> callbacks;
+  Checkpoints checkpoints{&training};
 };
 
 Trainer::Trainer(Sequence model, Loss loss, const OptimizerFactory& optimizer, Strategy strategy)
@@ -73,7 +75,7 @@ Tensors Trainer::predict(const Tensors& inputs, const std::vector<char>& shared_
   impl_->training.run({.inputs = inputs, .shared_inputs = shared_inputs}, StepKind::kForward);
   const std::vector<Tensors> parts = impl_->training.take_outputs();
   Tensors result;
-  for (std::size_t i = 0; i < parts[0].size(); ++i) {
+  for (std::size_t i = 0; !parts.empty() && i < parts[0].size(); ++i) {
     Tensors pieces;
     for (const Tensors& part : parts) {
       pieces.push_back(part[i]);
@@ -82,12 +84,27 @@ Tensors Trainer::predict(const Tensors& inputs, const std::vector<char>& shared_
     }
     result.push_back(torch::cat(pieces));
   }
-  return result;
+  return impl_->training.share_outputs(std::move(result));
 }
+
+void Trainer::ask_to_stop() { impl_->training.ask_to_stop(); }
 
 void Trainer::after_step(std::function<void(const StepResult&)> callback) {
   impl_->callbacks.push_back(std::move(callback));
 }
+
+std::string Trainer::save(const std::string& dir, SaveOptions options) {
+  return impl_->checkpoints.save(dir, std::move(options));
+}
+
+void Trainer::wait_for_save() { impl_->checkpoints.wait(); }
+Resumed Trainer::resume(const std::string& dir) { return impl_->checkpoints.resume(dir); }
+
+Loaded Trainer::load_weights(const std::string& path, const LoadOptions& options) {
+  return impl_->checkpoints.load_weights(path, options);
+}
+
+void Trainer::save_weights(const std::string& path) { impl_->checkpoints.save_weights(path); }
 
 const Sequence& Trainer::model() const { return impl_->training.model(); }
 const std::vector<int>& Trainer::sizes() const { return impl_->training.sizes(); }
@@ -99,9 +116,7 @@ std::vector<torch::optim::Optimizer*> Trainer::optimizers() {
 }
 
 std::vector<std::pair<std::string, torch::Tensor>> Trainer::state_dict() const {
-  auto state = model().named_parameters();
-  for (auto& buffer : model().named_buffers()) state.push_back(std::move(buffer));
-  return state;
+  return impl_->training.state();
 }
 
 }  // namespace pipewright

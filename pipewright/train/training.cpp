@@ -6,10 +6,13 @@
 #include <cmath>
 
 #include "pipewright/base/error.h"
+#include "pipewright/nn/outline.h"
 #include "pipewright/schedule/schedule.h"
 #include "pipewright/torch/compat.h"
+#include "pipewright/train/agreement.h"
 #include "pipewright/train/layout.h"
 #include "pipewright/train/recompute_plan.h"
+#include "pipewright/train/step_report.h"
 
 namespace pipewright {
 namespace {
@@ -26,6 +29,7 @@ void check_strategy(const Strategy& s) {
     refuse(fmt::format("threads_per_rank = {}; use 0 (a fair share) or more", s.threads_per_rank));
   if (s.recompute_every < 1)
     refuse(fmt::format("recompute_every = {}; use 1 or more", s.recompute_every));
+  if (s.replicas < 1) refuse(fmt::format("replicas = {}; use 1 or more", s.replicas));
   if (s.merge_steps < 1) refuse(fmt::format("merge_steps = {}; use 1 or more", s.merge_steps));
   if (!(s.clip_norm >= 0)) refuse(fmt::format("clip_norm = {}; use 0 (off) or more", s.clip_norm));
   if (!(s.deadline_seconds > 0))
@@ -42,11 +46,41 @@ void check_precision(const Strategy& strategy, const StageLayout& layout) {
   }
 }
 
-void move_model(const Sequence& model, const StageLayout& layout) {
-  for (std::size_t i = 0; i < model.size(); ++i) {
-    const auto& module = model.layers()[i].module;
-    if (module) module->to(layout.device_of(layout.stage_of(i)));
+/// A process has the layers of its own stages alone. They are made one by one where they run: the
+/// memory of the host never holds more than one that belongs to another device.
+void take_own_layers(const Grid& grid, const StageLayout& layout, Sequence* model) {
+  for (std::size_t i = 0; i < model->size(); ++i) {
+    const int stage = layout.stage_of(i);
+    if (!grid.here(layout.rank_of(stage))) {
+      model->release(i);
+      continue;
+    }
+    model->build(i);
+    const auto& module = model->layers()[i].module;
+    if (module) module->to(layout.device_of(stage));
   }
+}
+
+/// The one clock that processes share, for what is drawn.
+double day_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+/// This replica's micro-batches of all; they differ by at most one in number.
+void keep_share(const Grid& grid, StepInput* input) {
+  const int all = static_cast<int>(input->inputs.size());
+  const int each = all / grid.replicas;
+  const int more = all % grid.replicas;  // the first replicas have one more
+  const int first = grid.replica * each + std::min(grid.replica, more);
+  const int last = first + each + (grid.replica < more ? 1 : 0);
+  const auto keep = [&](auto* list) {
+    if (list->empty()) return;
+    *list = {list->begin() + first, list->begin() + last};
+  };
+  keep(&input->inputs);
+  keep(&input->targets);
+  keep(&input->weights);
+  input->first_micro_batch = first;
 }
 
 }  // namespace
@@ -54,12 +88,14 @@ void move_model(const Sequence& model, const StageLayout& layout) {
 Training::Training(Sequence model, Loss loss, const OptimizerFactory& factory, Strategy strategy)
     : model_(std::move(model)),
       strategy_(std::move(strategy)),
+      factory_(factory),
       shared_(lay_out(std::move(loss))),
-      updater_(shared_, factory),
-      pipeline_(shared_, strategy_, [this](int stage) { return update(stage); }),
+      updater_(shared_, factory, grid_.replica, strategy_.shard_optimizer ? grid_.replicas : 1),
+      pipeline_(shared_, strategy_, grid_, calls()),
       memory_(shared_, pipeline_),
-      skips_(pipeline_.ranks().size()),
-      announced_(pipeline_.ranks().size()) {
+      skips_(static_cast<std::size_t>(grid_.ranks)),
+      announced_(static_cast<std::size_t>(grid_.ranks)) {
+  if (grid_.replicas > 1) join_replicas();
   if (strategy_.scale_loss.value_or(strategy_.precision == Precision::kFp16))
     scaler_.emplace(strategy_.loss_scaling);
   for (const auto& rank : pipeline_.ranks()) {
@@ -73,26 +109,59 @@ Training::Training(Sequence model, Loss loss, const OptimizerFactory& factory, S
 SharedModel Training::lay_out(Loss loss) {
   check_strategy(strategy_);
   model_.check();
+  grid_ = make_grid(strategy_);
   if (!loss.value) refuse("the loss has no function");
   MemoryMeter::install();
   const Program program = make_program(strategy_, strategy_.micro_batches);
-  sizes_ = stage_sizes(model_, strategy_, program.num_stages());
+  const Outline outline = outline_of(model_);
+  sizes_ = stage_sizes(model_, outline, strategy_, program.num_stages());
   StageLayout layout;
   layout.placement = program.placement;
   layout.first_layer.push_back(0);
   for (const int size : sizes_)
     layout.first_layer.push_back(layout.first_layer.back() + static_cast<std::size_t>(size));
-  layout.devices = stage_devices(model_, strategy_, layout);
+  layout.devices = stage_devices(model_, outline, strategy_, layout);
   check_precision(strategy_, layout);
-  move_model(model_, layout);
-  SharedModel shared = share_model(model_, std::move(loss), std::move(layout));
+  tensor_names_ = TensorNames(model_, outline);
+  check_agreement(grid_, strategy_, model_, outline, sizes_);
+  take_own_layers(grid_, layout, &model_);
+  SharedModel shared = share_model(model_, outline, std::move(loss), std::move(layout));
   plan_recompute(strategy_, program, &shared);
   return shared;
 }
 
+Pipeline::Calls Training::calls() {
+  const auto reducer = [this](int stage) -> Reducer& {
+    return *reducers_[static_cast<std::size_t>(stage)];
+  };
+  return {.update = [this](int stage) { return update(stage); },
+          .start_reduce = [reducer](int stage) { reducer(stage).start(); },
+          .reduce = [reducer](int stage) { reducer(stage).flush(); }};
+}
+
+/// All replicas start with the values of the first, whatever their own were.
+void Training::join_replicas() {
+  replicas_ = std::make_unique<Replicas>(grid_, strategy_);
+  Tensors tensors;
+  for (const auto& [name, tensor] : state()) tensors.push_back(tensor);
+  replicas_->broadcast(tensors, 0);
+  for (int stage = 0; stage < shared_.layout.num_stages(); ++stage) {
+    reducers_.push_back(pipeline_.here(stage)
+                            ? std::make_unique<Reducer>(replicas_.get(), updater_.untied(stage),
+                                                        updater_.tied(stage))
+                            : nullptr);
+  }
+}
+
 StepInput Training::make_input(const Batch& batch, StepKind kind) const {
   const std::int64_t rows = rows_of(batch);
-  const int parts = static_cast<int>(std::min<std::int64_t>(strategy_.micro_batches, rows));
+  // A batch without targets is predicted whole by every replica.
+  const int replicas = batch.targets.empty() ? 1 : grid_.replicas;
+  const int parts = static_cast<int>(
+      std::min<std::int64_t>(std::int64_t{strategy_.micro_batches} * replicas, rows));
+  if (parts < replicas)
+    refuse(
+        fmt::format("a batch of {} rows for {} replicas; give each at least one", rows, replicas));
   StepInput input;
   input.step = num_steps_;
   input.run_seed = strategy_.seed;
@@ -111,6 +180,7 @@ StepInput Training::make_input(const Batch& batch, StepKind kind) const {
     }
     input.weight = sum > 0 ? sum : 1;
   }
+  if (replicas > 1) keep_share(grid_, &input);
   return input;
 }
 
@@ -126,33 +196,31 @@ StepResult Training::run(const Batch& batch, StepKind kind) {
   result.timeline = {strategy_.schedule, std::string(1, 's'), {}, {}};
   memory_.begin();
   const auto start = Clock::now();
+  const double started = day_seconds();
   try {
     pipeline_.run(kind, input, &result.timeline);
+    if (kind != StepKind::kForward && kind != StepKind::kUpdate && !scaler_) check_loss();
+    gather_totals(kind, started, &result);
     check_results(kind);
     finish_mini_batch(kind);
-  } catch (...) {
-    abandon();
+  } catch (const std::exception& error) {
+    abandon(error.what());
     throw;
   }
   result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  result.peak_bytes = memory_.rank_peaks();
-  result.stage_peak_bytes = memory_.stage_peaks();
-  for (const auto& [m, value] : losses()) result.loss += value.sum.item<double>();
-  result.weight = total_weight();
-  result.loss = result.weight > 0 ? result.loss / result.weight : 0;
+  result.weight = weight_;
+  result.loss = weight_ > 0 ? loss_sum_ / weight_ : 0;
   result.gradient_norm = gradient_norm_;
-  result.skipped = skips_[0] != 0;
+  result.skipped = skipped();
   result.updated = kind == StepKind::kUpdate && !result.skipped;
-  if (kind != StepKind::kForward) last_stage_->clear_results();
+  if (kind != StepKind::kForward && last_stage_ != nullptr) last_stage_->clear_results();
   count(kind);
   return result;
 }
 
-/// What can be told only when all micro-batches have run. (With kUpdate, update() has told.)
+/// What can be told only when all micro-batches have run.
 void Training::check_results(StepKind kind) {
-  if (kind == StepKind::kForward || kind == StepKind::kUpdate) return;
-  if (!scaler_) check_loss();
-  const double difference = std::abs(total_weight() - expected_weight_);
+  const double difference = std::abs(weight_ - expected_weight_);
   if (kind == StepKind::kMerge && difference > 1e-9 * expected_weight_) {
     refuse(
         "the loss's weight is not the number of rows; with gradient merge, set Loss::weight so "
@@ -165,12 +233,27 @@ void Training::check_results(StepKind kind) {
 void Training::finish_mini_batch(StepKind kind) {
   if (kind == StepKind::kForward) return;
   const bool gradients = kind == StepKind::kGradients;
-  const double factor = weight_correction() / loss_scale_;
+  const double factor = weight_correction(weight_) / loss_scale_;
   if (!has_norms_ && !gradients) return;
+  if (gradients) gather_tied(grid_.rank);
+  if (replicas_ && !skipped()) exchange_norms();
   pipeline_.on_every_stage([&](StageRunner& stage) {
-    skips_[0] != 0 ? stage.abandon_norms() : stage.finish_mini_batch();
-    if (gradients) updater_.finish_gradients(stage.stage(), factor);
+    skipped() ? stage.abandon_norms() : stage.finish_mini_batch();
+    if (gradients) finish_gradients(stage.stage(), factor);
   });
+}
+
+/// Batch norm's statistics are of the whole mini-batch.
+void Training::exchange_norms() {
+  for (const auto& rank : pipeline_.ranks()) {
+    for (const auto& stage : rank->stages()) {
+      if (!stage->has_norms()) continue;
+      const auto all = replicas_->gather(stage->collected_norms());
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        if (static_cast<int>(i) != replicas_->number()) stage->add_norms(all[i]);
+      }
+    }
+  }
 }
 
 void Training::count(StepKind kind) {
@@ -179,40 +262,85 @@ void Training::count(StepKind kind) {
   if (kind == StepKind::kMerge) ++num_merged_;
   if (kind != StepKind::kUpdate) return;
   num_merged_ = 0;
-  const bool skipped = skips_[0] != 0;
-  if (scaler_) scaler_->update(skipped);
-  if (!skipped) ++num_updates_;
+  if (scaler_) scaler_->update(skipped());
+  if (!skipped()) ++num_updates_;
 }
 
-void Training::abandon() {
-  pipeline_.abandon();
+void Training::abandon(const std::string& why) {
+  pipeline_.fail(why);
+  for (const auto& reducer : reducers_) {
+    if (reducer) reducer->abandon();
+  }
   updater_.clear_all();
   num_merged_ = 0;
 }
 
 std::vector<Tensors> Training::take_outputs() {
   std::vector<Tensors> result;
+  if (last_stage_ == nullptr) return result;
   for (auto& [m, outputs] : last_stage_->outputs()) result.push_back(std::move(outputs));
   last_stage_->clear_results();
   return result;
 }
 
-const std::map<int, LossValue>& Training::losses() const { return last_stage_->losses(); }
+Tensors Training::share_outputs(Tensors outputs) {
+  if (grid_.one_process()) return outputs;
+  const int last = shared_.layout.rank_of(shared_.layout.num_stages() - 1);
+  try {
+    return pipeline_.sharing().share_from(last, grid_.rank, outputs);
+  } catch (const std::exception& error) {
+    abandon(error.what());
+    throw;
+  }
+}
 
-double Training::total_weight() const {
+/// Of the losses known here.
+double Training::weight_here() const {
   double weight = 0;
-  for (const auto& [m, value] : losses()) weight += value.weight;
+  if (last_stage_ == nullptr) return weight;
+  for (const auto& [m, value] : last_stage_->losses()) weight += value.weight;
   return weight;
 }
 
+/// Loss and weight of the whole mini-batch, which other processes learn from that of the last
+/// stage; and what all ranks of this pipeline did, and the bytes they took.
+void Training::gather_totals(StepKind kind, double started, StepResult* result) {
+  StepReport own;
+  own.started = started;
+  if (kind != StepKind::kForward && stop_asked_.exchange(false)) own.stops = 1;
+  own.weight = weight_here();
+  if (last_stage_ != nullptr) {
+    for (const auto& [m, value] : last_stage_->losses()) own.loss_sum += value.sum.item<double>();
+  }
+  own.rank_peaks = memory_.rank_peaks();
+  own.stage_peaks = memory_.stage_peaks();
+  if (!grid_.one_process()) {
+    own.spans = result->timeline.ranks.front();
+    own.memory = result->timeline.memory.front();
+    const auto all = pipeline_.sharing().share(grid_.rank, Sharing::Topic::kTotals, pack(own));
+    own = join_reports(all, &result->timeline);
+  }
+  result->peak_bytes = std::move(own.rank_peaks);
+  result->stage_peak_bytes = std::move(own.stage_peaks);
+  loss_sum_ = own.loss_sum;
+  weight_ = own.weight;
+  if (replicas_) {
+    const std::vector<double> sums = replicas_->sum({loss_sum_, weight_, own.stops});
+    loss_sum_ = sums[0];
+    weight_ = sums[1];
+    own.stops = sums[2];
+  }
+  result->stop_asked = own.stops > 0;
+}
+
 /// The true weight instead of the expected one.
-double Training::weight_correction() const {
-  const double weight = total_weight();
+double Training::weight_correction(double weight) const {
   return weight > 0 ? expected_weight_ / weight : 1;
 }
 
 void Training::check_loss() const {
-  for (const auto& [m, value] : losses()) {
+  if (last_stage_ == nullptr) return;
+  for (const auto& [m, value] : last_stage_->losses()) {
     const double sum = value.sum.item<double>();
     if (std::isfinite(sum)) continue;
     throw StageError(

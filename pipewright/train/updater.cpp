@@ -2,33 +2,43 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-#include <unordered_set>
+#include <algorithm>
 
 #include "pipewright/base/error.h"
+#include "pipewright/partition/partition.h"
 
 namespace pipewright {
+namespace {
 
-Updater::Updater(SharedModel& shared, const OptimizerFactory& factory)
+/// A layer owns a parameter that no layer before it uses.
+bool owns(const SharedModel& shared, std::size_t layer, const torch::Tensor& parameter) {
+  return std::none_of(shared.tied_uses.begin(), shared.tied_uses.end(), [&](const auto& use) {
+    return use->layer < layer && use->parameter.is_same(parameter);
+  });
+}
+
+}  // namespace
+
+Updater::Updater(SharedModel& shared, const OptimizerFactory& factory, int replica, int shards)
     : shared_(&shared),
+      shards_(shards),
       parameters_(shared.layout.placement.size()),
       optimizers_(parameters_.size()),
       squared_norms_(parameters_.size()) {
-  std::unordered_set<const void*> seen;
   const auto& layers = shared.model->layers();
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (!layers[i].module) continue;
     auto& owned = parameters_[static_cast<std::size_t>(shared.layout.stage_of(i))].named;
     for (const auto& item : layers[i].module->named_parameters()) {
-      if (!item.value().requires_grad() || !seen.insert(item.value().unsafeGetTensorImpl()).second)
-        continue;
+      if (!item.value().requires_grad() || !owns(shared, i, item.value())) continue;
       owned.emplace_back(fmt::format("{}.{}", layers[i].name, item.key()), item.value());
     }
   }
   for (std::size_t stage = 0; stage < parameters_.size(); ++stage) {
-    if (parameters_[stage].named.empty() || !factory) continue;
+    const Parameters own = shard_parameters(stage, replica);
+    if (own.named.empty() || !factory) continue;
     auto& made = optimizers_[stage].optimizer;
-    made = factory(parameters_[stage]);
+    made = factory(own);
     if (made == nullptr) throw InvalidArgument("trainer", "the optimizer factory returned nothing");
     if (dynamic_cast<torch::optim::LBFGS*>(made.get()) != nullptr) {
       throw InvalidArgument(
@@ -40,7 +50,41 @@ Updater::Updater(SharedModel& shared, const OptimizerFactory& factory)
   }
 }
 
-void Updater::finish_gradients(int stage, double factor) {
+/// Consecutive parameters, as equal in size as they can be.
+Parameters Updater::shard_parameters(std::size_t stage, int replica) const {
+  const Parameters& all = parameters_[stage];
+  if (shards_ == 1) return all;
+  std::vector<double> sizes;
+  for (const auto& [name, parameter] : all.named)
+    sizes.push_back(static_cast<double>(parameter.numel()));
+  const int parts = std::min(shards_, static_cast<int>(sizes.size()));
+  Parameters own;
+  if (replica >= parts) return own;  // fewer parameters than replicas
+  std::size_t first = 0;
+  const std::vector<int> counts = partition_by_bottleneck(sizes, parts).sizes;
+  for (int i = 0; i < replica; ++i)
+    first += static_cast<std::size_t>(counts[static_cast<std::size_t>(i)]);
+  const auto begin = all.named.begin() + static_cast<std::ptrdiff_t>(first);
+  own.named.assign(begin, begin + counts[static_cast<std::size_t>(replica)]);
+  return own;
+}
+
+Tensors Updater::shard(int stage, int replica) const {
+  return shard_parameters(static_cast<std::size_t>(stage), replica);
+}
+
+Parameters Updater::chosen(int stage, bool tied) const {
+  Parameters result;
+  for (const auto& item : parameters(stage).named) {
+    const bool is_tied =
+        std::any_of(shared_->tied_uses.begin(), shared_->tied_uses.end(),
+                    [&](const auto& use) { return use->parameter.is_same(item.second); });
+    if (is_tied == tied) result.named.push_back(item);
+  }
+  return result;
+}
+
+void Updater::sum_tied(int stage) {
   const torch::NoGradGuard no_grad;
   for (const auto& [name, parameter] : parameters(stage).named) {
     torch::Tensor sum;
@@ -54,7 +98,6 @@ void Updater::finish_gradients(int stage, double factor) {
     }
     if (sum.defined()) parameter.mutable_grad() = sum;
   }
-  scale(stage, factor);
 }
 
 void Updater::scale(int stage, double factor) {
@@ -81,14 +124,6 @@ void Updater::measure(int stage) {
   }
 }
 
-double Updater::total_norm() const {
-  double sum = 0;
-  for (const auto& squares : squared_norms_) {
-    for (const double square : squares) sum += square;
-  }
-  return std::sqrt(sum);
-}
-
 void Updater::check_finite(int stage) const {
   for (const auto& [name, parameter] : parameters(stage).named) {
     if (!parameter.grad().defined() || torch::isfinite(parameter.grad()).all().item<bool>())
@@ -100,7 +135,7 @@ void Updater::check_finite(int stage) const {
 
 void Updater::step(int stage, std::optional<double> rate) {
   const Rated& rated = optimizers_[static_cast<std::size_t>(stage)];
-  if (!rated.optimizer) return;
+  if (!rated.optimizer) return clear(stage);
   auto& groups = rated.optimizer->param_groups();
   for (std::size_t i = 0; rate && i < rated.rates.size(); ++i)
     groups[i].options().set_lr(rated.rates[i] * *rate);

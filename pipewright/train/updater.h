@@ -14,18 +14,27 @@ namespace pipewright {
 /// the stage's rank, with its stream.
 class Updater {
  public:
-  Updater(SharedModel& shared, const OptimizerFactory& factory);
+  /// `replica` of `shards`: each has the optimizer of its share of a stage's parameters.
+  Updater(SharedModel& shared, const OptimizerFactory& factory, int replica, int shards);
 
-  /// Makes a stage's gradients final: uses of tied weights summed in layer order, all multiplied
-  /// with `factor`. Every backward of every rank must be done.
-  void finish_gradients(int stage, double factor);
+  /// Sums the uses of a stage's tied weights in layer order. Every backward of every rank must be
+  /// done.
+  void sum_tied(int stage);
 
-  /// Takes the norms of a stage's gradients, for total_norm().
+  /// The parameters of a stage that several layers use, and the others.
+  Parameters tied(int stage) const { return chosen(stage, true); }
+  Parameters untied(int stage) const { return chosen(stage, false); }
+
+  /// What a replica's optimizer updates.
+  Tensors shard(int stage, int replica) const;
+
+  /// Takes the squared norms of a stage's gradients.
   void measure(int stage);
 
-  /// Of all stages' gradients, in parameter order whatever the partition. All must have been
-  /// measured.
-  double total_norm() const;
+  /// As measured, by parameter.
+  const std::vector<double>& squared_norms(int stage) const {
+    return squared_norms_[static_cast<std::size_t>(stage)];
+  }
 
   /// Throws Error naming a stage's first parameter whose gradient has a nan or an infinity.
   void check_finite(int stage) const;
@@ -45,12 +54,16 @@ class Updater {
   }
 
  private:
+  Parameters chosen(int stage, bool tied) const;
+  Parameters shard_parameters(std::size_t stage, int replica) const;
+
   struct Rated {
     std::unique_ptr<torch::optim::Optimizer> optimizer;  // null: nothing to learn
     std::vector<double> rates;                           // by group, as it was made
   };
 
   SharedModel* shared_;
+  int shards_;
   std::vector<Parameters> parameters_;              // by stage
   std::vector<Rated> optimizers_;                   // by stage
   std::vector<std::vector<double>> squared_norms_;  // by stage, by parameter

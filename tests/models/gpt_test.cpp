@@ -147,7 +147,8 @@ TEST(Gpt, AWideVocabularyPullsTheCutTowardsTheHead) {
   options.tied = false;
   Strategy strategy;
   strategy.ranks = 2;
-  const std::vector<int> sizes = stage_sizes(make_small(options), strategy, 2);
+  const std::vector<int> sizes =
+      stage_sizes(make_small(options), outline_of(make_small(options)), strategy, 2);
   EXPECT_THAT(sizes, testing::ElementsAre(7, 4));  // embed and 6 blocks; 2 blocks, norm and head
 }
 

@@ -1,0 +1,196 @@
+#include "pipewright/train/checkpoints.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <chrono>
+
+#include "pipewright/base/error.h"
+#include "pipewright/checkpoint/writer.h"
+#include "pipewright/train/restore.h"
+#include "pipewright/train/run_state.h"
+#include "pipewright/train/weights_file.h"
+
+namespace pipewright {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using nlohmann::json;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Trainers are made in the same order in all processes.
+int next_number() {
+  static std::atomic<int> number = 0;
+  return number++;
+}
+
+json to_json(const NewestWhole& newest) {
+  json refused = json::array();
+  for (const RefusedCheckpoint& one : newest.refused) refused.push_back({one.path, one.reason});
+  return {{"path", newest.checkpoint ? newest.checkpoint->path() : ""}, {"refused", refused}};
+}
+
+}  // namespace
+
+Checkpoints::Checkpoints(Training* training) : training_(training), number_(next_number()) {}
+
+Checkpoints::~Checkpoints() {
+  if (writer_.joinable()) writer_.join();
+  if (!failure_) return;
+  try {
+    std::rethrow_exception(failure_);
+  } catch (const std::exception& error) {
+    TORCH_WARN("the last checkpoint was not saved: ", error.what());
+  }
+}
+
+/// Names come again: LibTorch's store keeps some bytes for every key that it was ever given. That
+/// is safe after two other exchanges, see finished().
+Exchange Checkpoints::make_exchange() {
+  constexpr int kNames = 3;
+  return {training_->grid().world,
+          fmt::format("checkpoint{}/{}", number_, num_exchanges_++ % kNames),
+          std::chrono::duration<double>(training_->strategy().deadline_seconds)};
+}
+
+/// Whether it went well or not, all processes are beyond the exchange before it: the first of them
+/// lets go of that one's texts. So they are gone when the next exchange begins anywhere, and the
+/// one after that may use their names.
+void Checkpoints::finished(const Exchange& exchange) noexcept {
+  try {
+    if (last_) last_->forget();
+  } catch (const std::exception&) {
+    // The store is gone: whoever needs it next says so.
+  }
+  last_ = exchange;
+}
+
+/// An exchange that is finished() at the end of a call.
+class Checkpoints::Turn {
+ public:
+  explicit Turn(Checkpoints* owner) : owner_(owner), exchange_(owner->make_exchange()) {}
+  ~Turn() { owner_->finished(exchange_); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  Exchange& exchange() { return exchange_; }
+
+ private:
+  Checkpoints* owner_;
+  Exchange exchange_;
+};
+
+void Checkpoints::wait() {
+  if (writer_.joinable()) writer_.join();
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+}
+
+std::string Checkpoints::save(const std::string& dir, SaveOptions options) {
+  if (options.keep < 0)
+    throw InvalidArgument("checkpoint",
+                          fmt::format("keep = {}; use 0 (all) or more", options.keep));
+  wait();
+  const auto start = Clock::now();
+  auto job = std::make_shared<SaveJob>();
+  job->dir = dir;
+  job->step = training_->num_steps();
+  job->keep = options.keep;
+  const json state = state_of(*training_, options.state);
+  to_text(Manifest{job->step, state, {}});  // refuses here what cannot be written
+  try {
+    job->snapshot = take_snapshot(training_, false);
+  } catch (...) {
+    if (training_->grid().one_process()) throw;
+    job->failure = std::current_exception();  // the other processes save, and must be told
+  }
+  job->snapshot.state = state;
+  job->tidy = tidied_.insert(dir).second;
+  SaveReport report;
+  report.path = CheckpointWriter(dir, job->step).path();
+  report.step = job->step;
+  report.held_seconds = seconds_since(start);
+  writer_ = std::thread([this, job, options, report, exchange = make_exchange()] {
+    write(*job, options, report, exchange);
+  });
+  if (!options.background) wait();
+  return report.path;
+}
+
+/// On the writer's thread: nothing may be thrown out of it.
+void Checkpoints::write(const SaveJob& job, const SaveOptions& options, SaveReport report,
+                        Exchange exchange) {
+  const auto start = Clock::now();
+  std::exception_ptr failure;
+  try {
+    report.bytes = write_checkpoint(job, &exchange);
+  } catch (const std::exception& error) {
+    failure = std::current_exception();
+    report.error = error.what();
+  }
+  finished(exchange);
+  report.write_seconds = seconds_since(start);
+  try {
+    if (options.done) {
+      options.done(report);
+      failure = nullptr;
+    }
+  } catch (const std::exception&) {
+    failure = std::current_exception();
+  }
+  failure_ = failure;
+}
+
+Resumed Checkpoints::resume(const std::string& dir) {
+  wait();
+  Turn turn(this);
+  Exchange& exchange = turn.exchange();
+  std::optional<Checkpoint> checkpoint;
+  const json newest = exchange.together([&] {
+    if (!exchange.is_first()) return json();
+    NewestWhole found = newest_whole(dir);
+    json value = to_json(found);
+    checkpoint = std::move(found.checkpoint);
+    return value;
+  })[0];
+  Resumed resumed;
+  resumed.path = newest.at("path").get<std::string>();
+  for (const json& one : newest.at("refused"))
+    resumed.refused.push_back({one.at(0).get<std::string>(), one.at(1).get<std::string>()});
+  if (!resumed) return resumed;
+  exchange.together([&] {
+    if (!checkpoint) checkpoint = open_checkpoint(resumed.path);
+    return json();
+  });
+  Restore restore(training_, &exchange);
+  restore.read_checkpoint(*checkpoint, &resumed.notes);
+  restore.apply();
+  resumed.step = checkpoint->step();
+  resumed.state = checkpoint->state().value("caller", json());
+  return resumed;
+}
+
+Loaded Checkpoints::load_weights(const std::string& path, const LoadOptions& options) {
+  wait();
+  Turn turn(this);
+  Exchange& exchange = turn.exchange();
+  TensorSet set;
+  exchange.together([&] {
+    set = open_weights(path);
+    return json();
+  });
+  Restore restore(training_, &exchange);
+  Loaded loaded = restore.read_weights(set, options, path);
+  restore.apply();
+  return loaded;
+}
+
+void Checkpoints::save_weights(const std::string& path) {
+  wait();
+  Turn turn(this);
+  Exchange& exchange = turn.exchange();
+  write_weights(path, take_snapshot(training_, true), &exchange);
+}
+
+}  // namespace pipewright

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "pipewright/train/strategy.h"
+#include "pipewright/transport/transport.h"
+#include "pipewright/transport/world.h"
+
+namespace pipewright {
+
+/// Groups of processes are made in the same order in all of them: the name tells them apart.
+std::string next_group();
+
+/// Where this process stands among ranks x replicas. Process number `replica * ranks + rank`.
+struct Grid {
+  int ranks = 1;
+  int replicas = 1;
+  int rank = 0;                  // this process's, where it has one alone
+  int replica = 0;               // this process's
+  std::shared_ptr<World> world;  // null: all ranks are threads of this process
+
+  bool one_process() const { return world == nullptr; }
+  bool here(int number) const { return one_process() || number == rank; }
+  int first_here() const { return one_process() ? 0 : rank; }
+  int num_here() const { return one_process() ? ranks : 1; }
+};
+
+/// As the strategy and the environment say. Throws InvalidArgument where they do not fit, and what
+/// World throws.
+Grid make_grid(const Strategy& strategy);
+
+/// Between the ranks of the pipeline that this process belongs to. `stage_devices`: as in
+/// Transport.
+std::unique_ptr<Transport> make_transport(const Grid& grid, const Strategy& strategy,
+                                          std::vector<torch::Device> stage_devices);
+
+/// The transports that this build has: "threads", "gloo".
+std::vector<std::string> transports();
+
+}  // namespace pipewright

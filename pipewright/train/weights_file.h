@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+#include "pipewright/train/exchange.h"
+#include "pipewright/train/snapshot.h"
+
+namespace pipewright {
+
+/// Writes the weights of a model, from all processes together, as Hugging Face's tools read them:
+/// one file where `path` ends with .safetensors (of one process), else a new folder. It is written
+/// beside and renamed when all of it is on the disk; a file that is there is then replaced, a
+/// folder refused. Throws InvalidArgument, StorageError.
+void write_weights(const std::string& path, const Snapshot& snapshot, Exchange* exchange);
+
+}  // namespace pipewright
