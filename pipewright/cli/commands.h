@@ -10,6 +10,9 @@ void add_simulate(CLI::App& program);
 void add_partition(CLI::App& program);
 void add_recompute(CLI::App& program);
 void add_plan(CLI::App& program);
+void add_launch(CLI::App& program);
+void add_report(CLI::App& program);
+void add_init(CLI::App& program);
 
 /// Thrown where all is said and only the exit status is left.
 struct Exit {

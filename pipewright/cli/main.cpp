@@ -3,21 +3,15 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <exception>
+#include <array>
 
 #include "pipewright/base/error.h"
 #include "pipewright/cli/commands.h"
+#include "pipewright/cli/engine.h"
+#include "pipewright/cli/guarded.h"
 
 namespace pipewright::cli {
 namespace {
-
-constexpr int kFailure = 1;
-constexpr int kUsage = 2;
-
-int complain(int status, std::string_view message) {
-  fmt::print(stderr, "pipewright: {}\n", message);
-  return status;
-}
 
 /// CLI11 answers a misspelt command or option with "a subcommand is required".
 void check_command(const CLI::App& program, int argc, char** argv) {
@@ -34,23 +28,47 @@ void check_command(const CLI::App& program, int argc, char** argv) {
       "command", fmt::format("'{}' is no command; there are {}", argv[1], fmt::join(names, ", ")));
 }
 
+/// What pipewright-engine does; it has the options.
+constexpr std::array<std::pair<const char*, const char*>, 2> kEngineCommands = {
+    {{"train", "Train a model as a config file says"},
+     {"models", "List the models and data sources that a config may name"}}};
+
+bool is_engine_command(std::string_view word) {
+  return std::any_of(std::begin(kEngineCommands), std::end(kEngineCommands),
+                     [&](const auto& command) { return word == command.first; });
+}
+
+void print_version() {
+  fmt::print("pipewright " PIPEWRIGHT_VERSION "\n");
+  if (find_engine()) become_engine({"about"});
+  fmt::print("built without LibTorch\n");
+  throw Exit{0};
+}
+
 int run(int argc, char** argv) {
   CLI::App program("Pipeline-parallel training on LibTorch: exact, planned, explained by pictures.",
                    "pipewright");
-  program.set_version_flag("--version", "pipewright " PIPEWRIGHT_VERSION);
+  program.add_flag_callback("--version", print_version,
+                            "Display version and what it was built with");
   program.require_subcommand(1);
   program.failure_message([](const CLI::App*, const CLI::Error&) { return std::string(); });
   add_simulate(program);
   add_partition(program);
   add_recompute(program);
   add_plan(program);
+  add_launch(program);
+  add_report(program);
+  add_init(program);
+  for (const auto& [name, words] : kEngineCommands) program.add_subcommand(name, words);
   check_command(program, argc, argv);
+  if (argc > 1 && is_engine_command(argv[1])) become_engine({argv + 1, argv + argc});
   try {
     program.parse(argc, argv);
     return 0;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return program.exit(error);  // --help, --version
-    return complain(kUsage, fmt::format("{}; see pipewright --help", error.what()));
+    fmt::print(stderr, "pipewright: {}; see pipewright --help\n", error.what());
+    return kUsage;
   }
 }
 
@@ -58,19 +76,5 @@ int run(int argc, char** argv) {
 }  // namespace pipewright::cli
 
 int main(int argc, char** argv) {
-  using namespace pipewright;
-  try {
-    return cli::run(argc, argv);
-  } catch (const cli::Exit& exit) {
-    return exit.status;
-  } catch (const InvalidArgument& error) {
-    return cli::complain(cli::kUsage, error.what());
-  } catch (const ScheduleError& error) {
-    return cli::complain(cli::kUsage, error.what());
-  } catch (const std::bad_alloc&) {
-    return cli::complain(cli::kFailure,
-                         "[memory] not enough memory; ask for fewer ranks or micro-batches");
-  } catch (const std::exception& error) {
-    return cli::complain(cli::kFailure, error.what());
-  }
+  return pipewright::cli::guarded([&] { return pipewright::cli::run(argc, argv); });
 }

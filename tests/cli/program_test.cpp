@@ -2,16 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "pipewright/base/file.h"
 #include "pipewright/cost/profile.h"
+#include "tests/cli/shell.h"
 
 namespace pipewright {
 namespace {
@@ -21,12 +19,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
-
-struct Result {
-  int status = -1;
-  std::string out;
-  std::string err;
-};
+using testing_cli::Result;
 
 /// A folder of this process's own, gone when it ends.
 class Scratch {
@@ -51,17 +44,7 @@ const std::filesystem::path& scratch() {
 }
 
 Result pipewright(const std::string& arguments) {
-  const std::string errors = scratch() / "stderr";
-  const std::string command = std::string(PIPEWRIGHT_PROGRAM) + " " + arguments + " 2>" + errors;
-  Result result;
-  FILE* pipe = popen(command.c_str(), "r");
-  std::array<char, 4096> buffer{};
-  while (const std::size_t size = fread(buffer.data(), 1, buffer.size(), pipe)) {
-    result.out.append(buffer.data(), size);
-  }
-  result.status = WEXITSTATUS(pclose(pipe));
-  result.err = read_file(errors, "test");
-  return result;
+  return testing_cli::run_program(scratch().string(), arguments);
 }
 
 json json_of(const std::string& arguments) {
@@ -253,6 +236,38 @@ const Mistake kMistakes[] = {
     {"partition --costs 1,2,3 --stages 2 --micro-batches 4", "add it"},
     {"partition --costs 1,2,3 --stages 3 --objective step-time --micro-batches 4 --schedule zb-v",
      "[partition]"},
+    {"launch -- true", "-n is required"},
+    {"launch -n 2", "no program to start; write it at the end: pipewright launch -n 2 -- program"},
+    {"launch -n 2 --", "no program to start"},
+    {"launch -n 2 -- ''", "no program to start"},
+    {"launch -n 0 -- true", "[-n] "},
+    {"launch -n -1 -- true", "[-n] "},
+    {"launch -n two -- true", "[-n] "},
+    {"launch -n 100000 -- true", "[-n] "},
+    {"launch -n 2 --devices 0,0 -- true", "names device 0 twice; name each once"},
+    {"launch -n 2 --devices 0,x -- true", "[--devices] "},
+    {"launch -n 2 --devices '' -- true", "[--devices] "},
+    {"launch -n 3 --devices 0,1 -- true",
+     "[--devices] 2 devices are fewer than the 3 ranks of -n; name one a rank"},
+    {"launch -n 1 --nnodes 0 --node-rank 0 --master a:1 -- true", "[--nnodes] "},
+    {"launch -n 1 --nnodes 2 --node-rank 0 -- true", "[--nnodes] 2 nodes need --master HOST:PORT"},
+    {"launch -n 1 --nnodes 2 --master a:1 -- true", "several nodes need --node-rank"},
+    {"launch -n 1 --nnodes 2 --node-rank 2 --master a:1 -- true",
+     "[--node-rank] 2 is not a number from 0 to 1"},
+    {"launch -n 1 --node-rank 1 -- true", "[--node-rank] 1 is not a number from 0 to 0"},
+    {"launch -n 1 --node-rank -1 -- true", "[--node-rank] "},
+    {"launch -n 1 --master nowhere -- true", "[--master] 'nowhere' is not HOST:PORT"},
+    {"launch -n 1 --master a:0 -- true", "[--master] "},
+    {"launch -n 1 --master a:70000 -- true", "[--master] "},
+    {"launch -n 1 --master ::1:29500 -- true", "[fd00::1]:29500"},
+    {"launch -n 1 --log-dir '' -- true", "[--log-dir] '' is no folder"},
+    {"launch -n 1 --max-restarts -1 -- true", "[--max-restarts] "},
+    {"launch -n 1 --max-restarts many -- true", "[--max-restarts] "},
+    {"launch -n 1 --deadline 0 -- true", "[--deadline] 0 is not a number of seconds from 0.1"},
+    {"launch -n 1 --deadline soon -- true", "[--deadline] "},
+    {"launch -n 1 --grace -1 -- true", "[--grace] "},
+    {"launch -n 1 --grace inf -- true", "[--grace] "},
+    {"launch -n 1 --bogus -- true", "--bogus"},
 };
 
 INSTANTIATE_TEST_SUITE_P(All, UserMistake, testing::ValuesIn(kMistakes));
@@ -297,7 +312,11 @@ TEST(Program, ExplainsItself) {
     EXPECT_EQ(result.status, 0);
     EXPECT_THAT(result.out, HasSubstr("OPTIONS")) << arguments;
   }
-  EXPECT_THAT(pipewright("--version").out, StartsWith("pipewright "));
+  const Result version = pipewright("--version");
+  EXPECT_EQ(version.status, 0);
+  EXPECT_THAT(version.out, StartsWith("pipewright "));
+  EXPECT_THAT(version.out,
+              AnyOf(HasSubstr("\ntransports: threads"), HasSubstr("\nbuilt without LibTorch")));
 }
 
 std::string chain_file() {

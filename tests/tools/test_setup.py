@@ -56,19 +56,19 @@ class Setup(unittest.TestCase):
         self.assertEqual(status, 0)
         self.assertEqual(
             out,
-            "setup: installing 4 missing Debian packages: ninja-build make pkg-config "
-            "libopenblas0-openmp\n",
+            "setup: installing 5 missing Debian packages: ninja-build make pkg-config "
+            "libgloo-dev libopenblas0-openmp\n",
         )
         self.assertEqual(
             calls,
             "apt-get -qq -o DPkg::Lock::Timeout=300 update\n"
             "apt-get -qq -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "
-            "ninja-build make pkg-config libopenblas0-openmp\n",
+            "ninja-build make pkg-config libgloo-dev libopenblas0-openmp\n",
         )
 
     def test_a_package_that_was_removed_is_missing(self):
         self.command("dpkg-query", "echo 'libtorch-dev installed\nlibopenblas0-openmp config-files'")
-        self.assertIn("install -y --no-install-recommends libopenblas0-openmp\n", self.run_setup("torch")[2])
+        self.assertIn("install -y --no-install-recommends libgloo-dev libopenblas0-openmp\n", self.run_setup("torch")[2])
 
     def test_a_libtorch_elsewhere_leaves_the_torch_group_out(self):
         self.assertEqual(self.run_setup("build", "torch", TORCH="/opt/libtorch"), (0, "", ""))
@@ -91,8 +91,8 @@ class Setup(unittest.TestCase):
         self.assertEqual(
             out,
             "setup: these packages are missing, and installing them takes root or sudo: "
-            "libtorch-dev libopenblas0-openmp\n"
-            "setup: as root: apt-get install --no-install-recommends libtorch-dev libopenblas0-openmp\n"
+            "libtorch-dev libgloo-dev libopenblas0-openmp\n"
+            "setup: as root: apt-get install --no-install-recommends libtorch-dev libgloo-dev libopenblas0-openmp\n"
             "setup: (or go on without them: make SETUP=no)\n",
         )
 
@@ -103,7 +103,7 @@ class Setup(unittest.TestCase):
         self.assertEqual(
             out,
             "setup: not a Debian system, so nothing is installed; needed are, by Debian's names: "
-            "libtorch-dev libopenblas0-openmp\n"
+            "libtorch-dev libgloo-dev libopenblas0-openmp\n"
             "setup: (going on with what there is; a LibTorch elsewhere is named with make TORCH=/path)\n",
         )
 
@@ -118,7 +118,7 @@ class Setup(unittest.TestCase):
         status, out, calls = self.run_setup("torch")
         self.assertEqual(status, 0)
         self.assertIn("setup: apt-get update failed; trying with the package lists there are\n", out)
-        self.assertIn("libtorch-dev libopenblas0-openmp\n", calls)
+        self.assertIn("libtorch-dev libgloo-dev libopenblas0-openmp\n", calls)
 
     def test_names_a_slow_blas_that_is_the_default(self):
         self.command("update-alternatives", "echo 'Value: /usr/lib/openblas-pthread/libblas.so.3'")
