@@ -44,10 +44,11 @@ $(configured): CMakePresets.json | setup-build
 build: setup-build $(configured)  ## the library and the program, at build/pipewright
 	@cmake --build $(BUILD) -j $(JOBS)
 
-run: setup-build $(configured)  ## train a small language model over two ranks (builds that alone)
-	@cmake --build $(BUILD) -j $(JOBS) --target language_model
+run: setup-build $(configured)  ## train a small language model over two processes (builds that alone)
+	@cmake --build $(BUILD) -j $(JOBS) --target language_model --target pipewright_program
 	@mkdir -p out
-	@$(BUILD)/examples/language_model/language_model --html out/training.html
+	@$(BUILD)/pipewright launch -n 2 --log-dir out/logs -- \
+	  $(BUILD)/examples/language_model/language_model --html out/training.html
 
 draw: setup-build $(configured)  ## simulate all schedules and draw them (builds the program alone)
 	@cmake --build $(BUILD) -j $(JOBS) --target pipewright_program

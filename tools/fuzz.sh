@@ -2,14 +2,14 @@
 # Fuzzes the readers of tests/fuzz with libFuzzer:
 #
 #     tools/fuzz.sh build
-#     tools/fuzz.sh run [SECONDS_EACH [READER...]]     default: 20 s each of text, csv and json
+#     tools/fuzz.sh run [SECONDS_EACH [READER...]]     default: 20 s each of all of them
 #
 # What it learns stays in build-fuzz/corpus/, what breaks a reader in build-fuzz/crashes/. Such an input goes
 # to tests/fuzz/regressions/READER/ with the fix: every build replays it from then on.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-readers=(text csv json)
+readers=(text csv json safetensors checkpoint config npy criteo wordpiece)
 
 build() {
   mkdir -p build-fuzz

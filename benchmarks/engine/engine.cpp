@@ -269,7 +269,7 @@ void measure_recording() {
   Sequence model;
   model.add("identity", torch::nn::Identity());
   StageLayout layout{.first_layer = {0, 1}, .placement = {0}, .devices = {torch::kCPU}};
-  const SharedModel shared = share_model(model, mean_squared_error(), layout);
+  const SharedModel shared = share_model(model, outline_of(model), mean_squared_error(), layout);
   const DeviceStream stream(torch::kCPU);
   StageRunner stage(shared, 0, nullptr, {&stream, MemoryMeter::kOutside});
   StepClock clock;

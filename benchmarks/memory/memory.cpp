@@ -21,9 +21,8 @@
 #include "pipewright/memory/meter.h"
 #include "pipewright/models/bert.h"
 #include "pipewright/optim/adam.h"
-#include "pipewright/plan/search.h"
-#include "pipewright/profile/measure.h"
 #include "pipewright/recompute/modes.h"
+#include "pipewright/train/plan_model.h"
 #include "pipewright/train/trainer.h"
 
 namespace pipewright {
@@ -34,11 +33,12 @@ struct Options {
   BertOptions bert = {.layers = 6, .dim = 128, .heads = 4, .seq = 64, .vocab = 2000};
   std::string caps;
   std::string largest;
-  std::string sizes;
   std::string profiles;
   std::string precisions = "fp32,bf16";
   int effective = 64;
   int steps = 3;
+  int most_measured = 256;  // sentences of a micro-batch
+  bool offload = false;
   double reserve = 0.04;  // of the cap: for what the allocator cannot use
 
   torch::Device where() const { return torch::Device(device); }
@@ -86,20 +86,14 @@ void cap_memory(const Options& o, std::int64_t bytes) {
   if (o.on_gpu()) limit_device_memory(o.where(), bytes);
 }
 
-std::vector<Profile> measure(const Options& o, Precision precision) {
-  std::vector<Profile> profiles;
-  const Sequence model = make_model(o);
-  for (const std::string& size : parts_of(o.sizes)) {
-    const Batch batch = sentences(o, static_cast<int>(parse_integer(size, "--sizes", 1, 1 << 20)));
-    MeasureOptions options;
-    options.precision = precision;
-    options.model = "bert";
-    options.optimizer = optimizer();
-    options.repeats = 3;
-    profiles.push_back(
-        measure_profile(model, cross_entropy(), batch.inputs, batch.targets, options));
-  }
-  return profiles;
+PlannedModel plan(const Options& o, Precision precision, const PlanRequest& request) {
+  MeasureOptions options;
+  options.precision = precision;
+  options.model = "bert";
+  options.optimizer = optimizer();
+  const auto most = std::min<std::int64_t>(request.global_batch, o.most_measured);
+  return plan_model(make_model(o), cross_entropy(), sentences(o, static_cast<int>(most)), request,
+                    options);
 }
 
 struct Measured {
@@ -142,6 +136,7 @@ void measure_plan(const Options& o, const Plan& plan, const std::string& precisi
   (*out)["predicted_step_seconds"] = plan.step_seconds;
   (*out)["micro_batch_size"] = plan.micro_batch_size;
   (*out)["recompute"] = plan.recompute();
+  (*out)["offload"] = plan.offloads();
   (*out)["peak_gib"] = gib(measured.peak_bytes);
   (*out)["predicted_peak_gib"] = gib(plan.peak_bytes[0]);
 }
@@ -149,7 +144,12 @@ void measure_plan(const Options& o, const Plan& plan, const std::string& precisi
 void measure_cap(const Options& o, const std::string& cap, const std::string& name) {
   const std::int64_t bytes = parse_bytes(cap, "--caps");
   cap_memory(o, bytes);
-  const auto profiles = measure(o, precision_of(name));
+  PlanRequest request;
+  request.global_batch = o.effective;
+  request.offload = o.offload;
+  request.memory_bytes = budget_of(o, bytes, 0);
+  const PlannedModel planned = plan(o, precision_of(name), request);
+  const auto& profiles = planned.profiles;
   if (!o.profiles.empty()) {
     for (const Profile& profile : profiles)
       write_file(fmt::format("{}/{}_{}.json", o.profiles, name, profile.micro_batch_size),
@@ -157,10 +157,8 @@ void measure_cap(const Options& o, const std::string& cap, const std::string& na
   }
   nlohmann::ordered_json out = {{"cap", cap}, {"precision", name}, {"effective", o.effective}};
   for (int failed = 0; failed < 5; ++failed) {
-    PlanRequest request;
-    request.global_batch = o.effective;
     request.memory_bytes = budget_of(o, bytes, failed);
-    const PlanSearch found = search_plans(profiles, request);
+    const PlanSearch found = failed == 0 ? planned.search : search_plans(profiles, request);
     if (found.plans.empty()) break;
     try {
       measure_plan(o, found.plans[0], name, &out);
@@ -179,13 +177,16 @@ void measure_cap(const Options& o, const std::string& cap, const std::string& na
 void measure_largest(const Options& o, const std::string& mode, const std::string& name) {
   const std::int64_t bytes = parse_bytes(o.largest, "--largest");
   cap_memory(o, bytes);
-  const auto profiles = measure(o, precision_of(name));
+  PlanRequest any;
+  any.global_batch = o.most_measured;
+  const auto profiles = plan(o, precision_of(name), any).profiles;
   const std::int64_t budget = budget_of(o, bytes, 0);
   const int layers = static_cast<int>(profiles[0].layers.size());
   const auto plan_of = [&](int rows) -> std::optional<Plan> {
     PlanRequest request;
     request.global_batch = rows;
     request.memory_bytes = mode == "budget" ? budget : 0;
+    request.offload = o.offload;
     request.most_micro_batches = 1;
     const PlanSearch found = search_plans(profiles, request);
     if (found.plans.empty()) return std::nullopt;
@@ -231,7 +232,7 @@ int main(int argc, char** argv) {
   app.add_option("--vocab", o.bert.vocab, "Tokens there are");
   app.add_option("--caps", o.caps, "Memory caps to plan for, e.g. 8GiB,12GiB");
   app.add_option("--largest", o.largest, "A memory cap to find the largest batch under");
-  app.add_option("--sizes", o.sizes, "Micro-batch sizes to measure layers with");
+  app.add_flag("--offload", o.offload, "Plans may move what they keep to the host's memory");
   app.add_option("--profiles", o.profiles, "A folder to write what was measured to");
   app.add_option("--precisions", o.precisions, "fp32,bf16");
   app.add_option("--effective", o.effective, "Sentences a step, for --caps");
@@ -240,7 +241,6 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   // Without it, up to a fifth of a cap is lost to holes between blocks of different sizes.
   setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", /*overwrite=*/0);
-  if (o.sizes.empty()) o.sizes = o.on_gpu() ? "4,16,48,96" : "2,8";
   if (o.caps.empty() && o.largest.empty()) o.caps = "24MiB,32MiB,48MiB", o.largest = "48MiB";
   for (const std::string& precision : parts_of(o.precisions)) {
     for (const std::string& cap : parts_of(o.caps)) measure_cap(o, cap, precision);

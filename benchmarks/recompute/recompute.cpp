@@ -68,11 +68,11 @@ std::unique_ptr<torch::optim::Optimizer> sgd(const Parameters& parameters) {
   return std::make_unique<torch::optim::SGD>(parameters, 1e-3);
 }
 
-Profile profile_of(const Options& o, const Sequence& model, int rows) {
+Profile profile_of(const Options& o, const Sequence& model, int rows, int repeats) {
   const Batch one = noise(o, rows);
   MeasureOptions options;
   options.optimizer = sgd;
-  options.repeats = 7;
+  options.repeats = repeats;
   return measure_profile(model, mean_squared_error(), one.inputs, one.targets, options);
 }
 
@@ -96,7 +96,7 @@ struct Way {
 class Comparison {
  public:
   explicit Comparison(const Options& o)
-      : o_(o), profile_(profile_of(o, make_model(o, o.blocks), o.rows)) {}
+      : o_(o), profile_(profile_of(o, make_model(o, o.blocks), o.rows, o.repeats)) {}
 
   Way make(const std::string& name, RecomputeMode mode, int every = 1, std::int64_t budget = 0) {
     Way way;
@@ -230,7 +230,7 @@ void measure_scale(const Options& o) {
       for (const int k : {1, 2, 4}) {
         for (const int blocks : {8, 16}) {
           const Sequence model = make_model(o, blocks);
-          const Profile profile = profile_of(o, model, n / m);
+          const Profile profile = profile_of(o, model, n / m, 1);  // its bytes
           Strategy strategy;
           strategy.ranks = k;
           strategy.micro_batches = m;
@@ -262,7 +262,7 @@ void measure_scale(const Options& o) {
   double most = 0;
   for (const auto& point : plot.series[0].points) most = std::max(most, point.first);
   plot.series[1].points = {{0, 0}, {most, most}};
-  if (!o.scale_svg.empty()) write_file(o.scale_svg, to_svg(plot), "--scale-svg");
+  write_file(o.scale_svg, to_svg(plot), "--scale-svg");
 }
 
 int run(int argc, char** argv) {
@@ -280,7 +280,7 @@ int run(int argc, char** argv) {
   torch::set_num_threads(1);
   compare_modes(o);
   std::fflush(stdout);
-  measure_scale(o);
+  if (!o.scale_svg.empty()) measure_scale(o);
   return 0;
 }
 

@@ -48,6 +48,7 @@ Strategy make_strategy(const Options& o) {
       warm_up(kWarmUpSteps, cosine_decay(std::max(1, o.steps - kWarmUpSteps), kLeastLearningRate));
   strategy.clip_norm = kClipNorm;
   strategy.seed = o.seed;
+  if (o.launched) strategy.transport = "gloo";
   return strategy;
 }
 
@@ -90,6 +91,7 @@ std::vector<std::string> stages_in_words(const Trainer& trainer) {
   return words;
 }
 
+/// Of several processes, those of its own stages.
 double check_gradients(const Options& o, const CharVocabulary& vocabulary) {
   const Batch batch = to_batch(TextSampler(o.micro_batches, o.seq, o.seed).batch(0));
   const double difference = gradient_difference(make_model(o, vocabulary), batch, make_strategy(o));
@@ -101,15 +103,38 @@ double check_gradients(const Options& o, const CharVocabulary& vocabulary) {
   return difference;
 }
 
+/// The step to go on with.
+int resume(const Options& o, Trainer& trainer) {
+  if (!o.resume) return 0;
+  const Resumed resumed = trainer.resume(o.checkpoints);
+  for (const RefusedCheckpoint& refused : resumed.refused)
+    fmt::print("not used: {}: {}\n", refused.path, refused.reason);
+  if (resumed) {
+    fmt::print("goes on from {}\n", resumed.path);
+  } else {
+    fmt::print("no checkpoint in {} yet: begins\n", o.checkpoints);
+  }
+  return static_cast<int>(resumed.step);
+}
+
+void save_now_and_then(const Options& o, Trainer& trainer) {
+  if (o.checkpoints.empty()) return;
+  if (trainer.num_steps() % o.save_every == 0 || trainer.num_steps() == o.steps)
+    trainer.save(o.checkpoints, {.keep = 2});
+}
+
 /// Trains, and returns what the summary needs. `last_step` is its last timeline.
-Summary train(const Options& o, Trainer& trainer, const TextSampler& sampler, Timeline* last_step) {
+Summary train(const Options& o, int first, Trainer& trainer, const TextSampler& sampler,
+              Timeline* last_step) {
   Summary summary;
   summary.measured = MeasuredCosts(static_cast<int>(trainer.sizes().size()));
   summary.layers = stages_in_words(trainer);
-  Progress progress(o.steps, static_cast<double>(o.batch));
-  for (int step = 0; step < o.steps; ++step) {
+  Progress progress(first, o.steps, static_cast<double>(o.batch));
+  for (int step = first; step < o.steps; ++step) {
     StepResult result = trainer.step(to_batch(sampler.batch(step)));
-    if (step >= kUntimedSteps || o.steps <= kUntimedSteps) summary.measured.add(result.timeline);
+    save_now_and_then(o, trainer);
+    if (step >= first + kUntimedSteps || o.steps <= first + kUntimedSteps)
+      summary.measured.add(result.timeline);
     progress.show(result.loss, pipeline_bubble(result.timeline));
     if (step + 1 < o.steps) continue;
     summary.program = lower_step(lower_sends(make_schedule(
@@ -117,19 +142,21 @@ Summary train(const Options& o, Trainer& trainer, const TextSampler& sampler, Ti
     summary.peak_bytes = result.peak_bytes;
     *last_step = std::move(result.timeline);
   }
+  trainer.wait_for_save();
   summary.samples_per_second = progress.samples_per_second();
   summary.tokens_per_second = summary.samples_per_second * static_cast<double>(o.seq);
   return summary;
 }
 
-/// Sentences that the model writes, a character at a time.
-std::string write_text(Trainer& trainer, const CharVocabulary& vocabulary, std::int64_t seq) {
+/// Sentences that the model writes, a character at a time; in several processes the same ones.
+std::string write_text(Trainer& trainer, const CharVocabulary& vocabulary, const Options& o) {
+  torch::manual_seed(o.seed);
   std::vector<std::int64_t> tokens = vocabulary.encode("\n");  // what stands before a sentence
   std::string text;
   const auto num_sentences = [&] { return std::count(text.begin(), text.end(), '\n'); };
   while (num_sentences() < kSentences && text.size() < kMostCharacters) {
     const auto all = torch::tensor(tokens);
-    const auto seen = all.slice(0, std::max<std::int64_t>(0, all.size(0) - seq));
+    const auto seen = all.slice(0, std::max<std::int64_t>(0, all.size(0) - o.seq));
     const auto logits = trainer.predict({seen.unsqueeze(0)})[0][0][-1];
     const auto shares = torch::softmax(logits / kTemperature, -1);
     tokens.push_back(torch::multinomial(shares, 1).item<std::int64_t>());
@@ -147,13 +174,13 @@ int run(const Options& o) {
   const TextSampler sampler(o.batch, o.seq, o.seed);
   const Sequence model = make_model(o, sampler.vocabulary());
   Trainer trainer(model, cross_entropy(), adamw(o.learning_rate), make_strategy(o));
-  write_file(o.html, "", "--html");  // rather refused now than after the training
+  if (o.speaks) write_file(o.html, "", "--html");  // rather refused now than after the training
 
   fmt::print(
-      "a GPT of {} blocks, width {}, {:.2f} million parameters, over {} ranks: {}, {} "
+      "a GPT of {} blocks, width {}, {:.2f} million parameters, over {} {}: {}, {} "
       "micro-batches\n",
-      o.layers, o.dim, 1e-6 * static_cast<double>(num_parameters(model)), o.ranks, o.schedule,
-      o.micro_batches);
+      o.layers, o.dim, 1e-6 * static_cast<double>(num_parameters(model)), o.ranks,
+      o.launched ? "processes" : "threads", o.schedule, o.micro_batches);
   // Written this way round, nan fails too.
   if (!(check_gradients(o, sampler.vocabulary()) <= kMostDifference)) {
     return complain(1, fmt::format("the gradients differ by more than {:.0e}", kMostDifference));
@@ -162,11 +189,17 @@ int run(const Options& o) {
   fmt::print(
       "{} steps of {} x {} characters; guessing by their frequency alone is a loss of {:.2f}\n",
       o.steps, o.batch, o.seq, loss_without_context(sampler));
+  const int first = resume(o, trainer);
+  if (first >= o.steps) {
+    fmt::print("nothing is left to do: {} steps were done; give more --steps\n", first);
+    return 0;
+  }
   Timeline last_step;
-  const Summary summary = train(o, trainer, sampler, &last_step);
+  const Summary summary = train(o, first, trainer, sampler, &last_step);
   fmt::print("\n");
   print_summary(summary);
-  fmt::print("\nIt now writes:\n\n{}\n", write_text(trainer, sampler.vocabulary(), o.seq));
+  fmt::print("\nIt now writes:\n\n{}\n", write_text(trainer, sampler.vocabulary(), o));
+  if (!o.speaks) return 0;
   write_page(o.html, summary.program, last_step);
   fmt::print("The last step, predicted and measured, as a page: {}\n", o.html);
   return 0;

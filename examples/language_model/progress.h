@@ -6,7 +6,8 @@
 /// twenty lines in all.
 class Progress {
  public:
-  Progress(int num_steps, double samples_a_step);
+  /// `first`: steps that an earlier run did.
+  Progress(int first, int num_steps, double samples_a_step);
 
   /// After a step: its loss, and the share of the ranks' time that was idle.
   void show(double loss, double bubble);
@@ -18,9 +19,10 @@ class Progress {
  private:
   using Clock = std::chrono::steady_clock;
 
+  int first_;
   int num_steps_;
   double samples_a_step_;
-  int step_ = 0;
+  int step_;
   double bubble_ = 0;  // smoothed: single steps differ much
   bool terminal_;
   Clock::time_point start_ = Clock::now();

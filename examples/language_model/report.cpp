@@ -4,26 +4,13 @@
 
 #include "pipewright/base/file.h"
 #include "pipewright/base/units.h"
+#include "pipewright/run/measured_costs.h"
 #include "pipewright/sim/simulate.h"
 #include "pipewright/trace/html.h"
 
 using namespace pipewright;
 
 namespace {
-
-/// The member of a StageCost that an instruction's time goes into; null for sends and receives.
-double StageCost::*cost_of(Kind kind) {
-  switch (kind) {
-    case Kind::kForward: return &StageCost::forward;
-    case Kind::kBackward: return &StageCost::backward;
-    case Kind::kBackwardInput: return &StageCost::backward_input;
-    case Kind::kBackwardWeight: return &StageCost::backward_weight;
-    case Kind::kRecompute: return &StageCost::recompute;
-    case Kind::kReduce: return &StageCost::reduce;
-    case Kind::kStep: return &StageCost::step;
-    default: return nullptr;
-  }
-}
 
 /// (K-1)/(M+K-1): what 1f1b and gpipe idle where all stages take the same time.
 double formula(const Program& program) {
@@ -62,15 +49,7 @@ double pipeline_bubble(Timeline timeline) {
 }
 
 void MeasuredCosts::add(const Timeline& timeline) {
-  for (const auto& rank : timeline.ranks) {
-    for (const Span& span : rank) {
-      ByKind& means = stages_[static_cast<std::size_t>(span.stage)];
-      means.resize(kAllKinds.size());
-      Mean& mean = means[static_cast<std::size_t>(span.kind)];
-      mean.sum += span.duration();
-      ++mean.count;
-    }
-  }
+  all_.ranks.insert(all_.ranks.end(), timeline.ranks.begin(), timeline.ranks.end());
   step_seconds_ += StepTimes(timeline).step_time();
   bubble_ += pipeline_bubble(timeline);
   ++num_steps_;
@@ -78,14 +57,7 @@ void MeasuredCosts::add(const Timeline& timeline) {
 
 StepCosts MeasuredCosts::costs() const {
   StepCosts costs;
-  costs.stages.resize(stages_.size());
-  for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
-    for (std::size_t kind = 0; kind < stages_[stage].size(); ++kind) {
-      const auto member = cost_of(static_cast<Kind>(kind));
-      const Mean& mean = stages_[stage][kind];
-      if (member != nullptr && mean.count > 0) costs.stages[stage].*member = mean.sum / mean.count;
-    }
-  }
+  costs.stages = measured_costs(all_, num_stages_);
   return costs;
 }
 

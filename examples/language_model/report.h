@@ -15,7 +15,7 @@ double pipeline_bubble(pipewright::Timeline timeline);
 /// Mean times of the instructions by stage, over all the steps that were added.
 class MeasuredCosts {
  public:
-  explicit MeasuredCosts(int num_stages) : stages_(static_cast<std::size_t>(num_stages)) {}
+  explicit MeasuredCosts(int num_stages) : num_stages_(static_cast<std::size_t>(num_stages)) {}
 
   void add(const pipewright::Timeline& timeline);
   int num_steps() const { return num_steps_; }
@@ -24,13 +24,8 @@ class MeasuredCosts {
   pipewright::StepCosts costs() const;
 
  private:
-  struct Mean {
-    double sum = 0;
-    int count = 0;
-  };
-  using ByKind = std::vector<Mean>;  // of one stage, by Kind
-
-  std::vector<ByKind> stages_;
+  std::size_t num_stages_;
+  pipewright::Timeline all_;  // the spans of all steps
   double step_seconds_ = 0;
   double bubble_ = 0;
   int num_steps_ = 0;
