@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cstdlib>
 #include <optional>
 
@@ -19,10 +20,10 @@ struct Names {
   const char* local_rank;
 };
 
-constexpr Names kLaunchers[] = {
-    {"pipewright launch or torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
-    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
+constexpr std::array kLaunchers = {
+    Names{"pipewright launch or torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
+    Names{"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+    Names{"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
 };
 
 std::optional<std::string> variable(const char* name) {

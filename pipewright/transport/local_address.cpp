@@ -44,7 +44,7 @@ std::string local_address(const std::string& host) {
   if (error != 0) refuse(host, ::gai_strerror(error));
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> all(found, &::freeaddrinfo);
   for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
-    const std::string address = address_towards(*one);
+    std::string address = address_towards(*one);
     if (!address.empty()) return address;
   }
   refuse(host, "no route");

@@ -1,10 +1,10 @@
 #include "pipewright/transport/world.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <exception>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 

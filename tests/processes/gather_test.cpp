@@ -3,10 +3,10 @@
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <iostream>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 

@@ -3,13 +3,13 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -135,10 +135,10 @@ Processes::Processes(const std::string& worker, int count, const Arguments& argu
 }
 
 Processes::~Processes() {
-  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-    if (ranks_[rank].status != -1) continue;
-    ::kill(ranks_[rank].pid, SIGKILL);
-    ::waitpid(ranks_[rank].pid, nullptr, 0);
+  for (const Rank& rank : ranks_) {
+    if (rank.status != -1) continue;
+    ::kill(rank.pid, SIGKILL);
+    ::waitpid(rank.pid, nullptr, 0);
   }
   std::filesystem::remove_all(folder_);
 }
