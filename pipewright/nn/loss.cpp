@@ -58,4 +58,22 @@ Loss cross_entropy(std::int64_t ignore) {
   return loss;
 }
 
+Loss binary_cross_entropy() {
+  Loss loss;
+  loss.value = [](const Tensors& outputs, const Tensors& targets) -> LossValue {
+    check_present("binary_cross_entropy", outputs, targets);
+    if (outputs[0].sizes() != targets[0].sizes()) {
+      throw InvalidArgument("loss", fmt::format("logits {} and targets {} differ in shape",
+                                                shape_text(outputs[0]), shape_text(targets[0])));
+    }
+    namespace F = torch::nn::functional;
+    const auto sum = F::binary_cross_entropy_with_logits(
+        outputs[0], targets[0].to(outputs[0].scalar_type()),
+        F::BinaryCrossEntropyWithLogitsFuncOptions().reduction(torch::kSum));
+    return {sum, static_cast<double>(targets[0].size(0))};
+  };
+  loss.weight = [](const Tensors& targets) { return static_cast<double>(targets[0].size(0)); };
+  return loss;
+}
+
 }  // namespace pipewright

@@ -29,4 +29,8 @@ Loss mean_squared_error();
 /// targets[0] of class numbers, over the targets that are not `ignore`.
 Loss cross_entropy(std::int64_t ignore = -100);
 
+/// Mean cross entropy of logits outputs[0] against targets[0] from 0 to 1, of as many elements,
+/// over samples: summed over everything else.
+Loss binary_cross_entropy();
+
 }  // namespace pipewright

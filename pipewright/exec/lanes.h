@@ -1,0 +1,66 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "pipewright/exec/gradient_sum.h"
+#include "pipewright/exec/stage.h"
+#include "pipewright/exec/stage_runner.h"
+#include "pipewright/exec/workers.h"
+#include "pipewright/memory/meter.h"
+#include "pipewright/trace/timeline.h"
+
+namespace pipewright {
+
+struct LaneOptions {
+  int lanes = 1;
+  int threads = 1;                     // intra-op threads of a lane
+  torch::Device device = torch::kCPU;  // of the model
+  int memory_slot = MemoryMeter::kOutside;
+};
+
+/// What the lanes made of a mini-batch.
+struct LaneResult {
+  std::vector<LossValue> losses;  // by micro-batch, without their graphs
+  Tensors gradients;              // by parameter, of sum / weight * loss_scale; may be undefined
+  std::vector<std::vector<Span>> spans;  // by lane, in seconds from `start`; host's time on a GPU
+};
+
+/// Runs micro-batches of a whole model beside each other, forward and backward: on threads, on a
+/// GPU each with a stream of its own. Parameters are shared and only read; each micro-batch's
+/// gradients are its own until they are added, in the order of micro-batches.
+class Lanes {
+ public:
+  /// The model outlives this object; its layers are made. Throws InvalidArgument for batch norms in
+  /// it, whose statistics depend on the order of micro-batches.
+  Lanes(const Sequence& model, Loss loss, const LaneOptions& options);
+  ~Lanes();
+  Lanes(const Lanes&) = delete;
+  Lanes& operator=(const Lanes&) = delete;
+
+  /// The gradients of the parameters that need one. On a GPU they are there when the calling
+  /// thread's stream is. Throws what the first lane that failed threw.
+  LaneResult run(const StepInput& input, std::chrono::steady_clock::time_point start);
+
+  /// Every parameter once, in layer order.
+  const std::vector<std::pair<std::string, torch::Tensor>>& parameters() const {
+    return parameters_;
+  }
+  int lanes() const { return options_.lanes; }
+
+ private:
+  struct Step;
+  void serve(Step* step, int lane);
+  Tensors run_one(Step* step, int lane, int micro_batch);
+  LossValue loss_of(const Step& step, int micro_batch, const Tensors& outputs) const;
+
+  const Sequence& model_;
+  Loss loss_;
+  LaneOptions options_;
+  Segment whole_;
+  std::vector<std::pair<std::string, torch::Tensor>> parameters_;
+  std::vector<DeviceStream> streams_;  // by lane
+  Workers workers_;                    // last: its threads use the others
+};
+
+}  // namespace pipewright
