@@ -5,7 +5,8 @@
 //     bench_memory                                   # a small layout on the CPU
 //
 // --effective: a batch of so many sentences in micro-batches. For every cap the layers are measured
-// under it, the plan search picks, and what it picked is run. --largest: the largest single batch
+// under it, the plan search finds plans, the best few (--try) are run for some steps, and the
+// fastest of them is measured. --largest: the largest single batch
 // that each way fits under a cap, and its speed. One JSON object a line.
 
 #include <fmt/format.h>
@@ -24,6 +25,7 @@
 #include "pipewright/recompute/modes.h"
 #include "pipewright/train/plan_model.h"
 #include "pipewright/train/trainer.h"
+#include "pipewright/train/try_plans.h"
 
 namespace pipewright {
 namespace {
@@ -37,6 +39,7 @@ struct Options {
   std::string precisions = "fp32,bf16";
   int effective = 64;
   int steps = 3;
+  std::size_t tries = 4;
   int most_measured = 256;  // sentences of a micro-batch
   bool offload = false;
   double reserve = 0.04;  // of the cap: for what the allocator cannot use
@@ -96,27 +99,16 @@ PlannedModel plan(const Options& o, Precision precision, const PlanRequest& requ
                     options);
 }
 
-struct Measured {
-  double seconds = 0;
-  std::int64_t peak_bytes = 0;
-};
-
-Measured run(const Options& o, Strategy strategy, Precision precision, int rows) {
-  strategy.precision = precision;
-  strategy.devices = {o.device};
-  Trainer trainer(make_model(o), cross_entropy(), optimizer(), strategy);
-  const Batch batch = sentences(o, rows);
-  Measured measured;
-  for (int i = 0; i < 2; ++i) trainer.step(batch);
-  std::vector<double> seconds;
-  for (int i = 0; i < o.steps; ++i) {
-    const StepResult result = trainer.step(batch);
-    seconds.push_back(result.seconds);
-    measured.peak_bytes = std::max(measured.peak_bytes, result.peak_bytes[0]);
-  }
-  std::sort(seconds.begin(), seconds.end());
-  measured.seconds = seconds[seconds.size() / 2];
-  return measured;
+/// Runs the plans; fastest first.
+std::vector<TriedPlan> run(const Options& o, const std::vector<Plan>& plans, Precision precision,
+                           const TryOptions& options) {
+  const auto trainer = [&](const Plan& plan) {
+    Strategy strategy = strategy_of(plan);
+    strategy.precision = precision;
+    strategy.devices = {o.device};
+    return std::make_unique<Trainer>(make_model(o), cross_entropy(), optimizer(), strategy);
+  };
+  return try_plans(plans, trainer, sentences(o, static_cast<int>(plans[0].global_batch)), options);
 }
 
 double gib(std::int64_t bytes) { return static_cast<double>(bytes) / (1LL << 30); }
@@ -127,18 +119,43 @@ std::int64_t budget_of(const Options& o, std::int64_t cap, int failed) {
   return static_cast<std::int64_t>((1 - (1 + failed) * o.reserve) * static_cast<double>(cap));
 }
 
-void measure_plan(const Options& o, const Plan& plan, const std::string& precision,
+/// False where it ran out of memory.
+bool measure_plan(const Options& o, const Plan& plan, const std::string& precision,
                   nlohmann::ordered_json* out) {
-  const Measured measured =
-      run(o, strategy_of(plan), precision_of(precision), static_cast<int>(plan.global_batch));
-  (*out)["sentences_per_second"] = static_cast<double>(plan.global_batch) / measured.seconds;
-  (*out)["step_seconds"] = measured.seconds;
+  const TriedPlan tried =
+      run(o, {plan}, precision_of(precision), {.plans = 1, .warm_up = 2, .steps = o.steps})[0];
+  if (!tried.failure.empty()) {
+    (*out)["last_failure"] = tried.failure;
+    return false;
+  }
+  (*out)["sentences_per_second"] = static_cast<double>(plan.global_batch) / tried.step_seconds;
+  (*out)["step_seconds"] = tried.step_seconds;
   (*out)["predicted_step_seconds"] = plan.step_seconds;
   (*out)["micro_batch_size"] = plan.micro_batch_size;
   (*out)["recompute"] = plan.recompute();
   (*out)["offload"] = plan.offloads();
-  (*out)["peak_gib"] = gib(measured.peak_bytes);
+  (*out)["peak_gib"] = gib(tried.peak_bytes[0]);
   (*out)["predicted_peak_gib"] = gib(plan.peak_bytes[0]);
+  return true;
+}
+
+/// The fastest of the best plans when run; none where all of them ran out of memory.
+std::optional<Plan> best_of(const Options& o, const std::vector<Plan>& plans,
+                            const std::string& precision, nlohmann::ordered_json* out) {
+  if (plans.empty()) return std::nullopt;
+  const auto tried =
+      run(o, plans, precision_of(precision), {.plans = o.tries, .warm_up = 1, .steps = 1});
+  auto& list = (*out)["tried"] = nlohmann::ordered_json::array();
+  for (const TriedPlan& one : tried) {
+    list.push_back({{"micro_batch_size", one.plan.micro_batch_size},
+                    {"recompute", one.plan.recompute()},
+                    {"offload", one.plan.offloads()},
+                    {"predicted_step_seconds", one.plan.step_seconds},
+                    {"step_seconds", one.step_seconds},
+                    {"out_of_memory", !one.failure.empty()}});
+  }
+  if (!tried[0].failure.empty()) return std::nullopt;
+  return tried[0].plan;
 }
 
 void measure_cap(const Options& o, const std::string& cap, const std::string& name) {
@@ -159,15 +176,12 @@ void measure_cap(const Options& o, const std::string& cap, const std::string& na
   for (int failed = 0; failed < 5; ++failed) {
     request.memory_bytes = budget_of(o, bytes, failed);
     const PlanSearch found = failed == 0 ? planned.search : search_plans(profiles, request);
-    if (found.plans.empty()) break;
-    try {
-      measure_plan(o, found.plans[0], name, &out);
-      out["plans_that_ran_out_of_memory"] = failed;
+    const auto best = best_of(o, found.plans, name, &out);
+    if (best && measure_plan(o, *best, name, &out)) {
+      out["rounds_without_a_plan_that_ran"] = failed;
       break;
-    } catch (const OutOfMemory& error) {
-      out["last_failure"] = error.what();
-      cap_memory(o, bytes);
     }
+    cap_memory(o, bytes);
   }
   fmt::print("{}\n", out.dump());
   std::fflush(stdout);
@@ -208,14 +222,11 @@ void measure_largest(const Options& o, const std::string& mode, const std::strin
   }
   nlohmann::ordered_json out = {{"cap", o.largest}, {"mode", mode}, {"precision", name}};
   for (int rows = least; rows > 0; rows -= std::max(1, rows / 32)) {
-    try {
-      cap_memory(o, bytes);
-      measure_plan(o, *plan_of(rows), name, &out);
-      out["batch"] = rows;
-      out["predicted_batch"] = least;
-      break;
-    } catch (const OutOfMemory&) {
-    }
+    cap_memory(o, bytes);
+    if (!measure_plan(o, *plan_of(rows), name, &out)) continue;
+    out["batch"] = rows;
+    out["predicted_batch"] = least;
+    break;
   }
   fmt::print("{}\n", out.dump());
   std::fflush(stdout);
@@ -237,6 +248,7 @@ int main(int argc, char** argv) {
   app.add_option("--precisions", o.precisions, "fp32,bf16");
   app.add_option("--effective", o.effective, "Sentences a step, for --caps");
   app.add_option("--steps", o.steps, "Timed steps");
+  app.add_option("--try", o.tries, "Plans that are run for two steps, for --caps");
   app.add_option("--reserve", o.reserve, "Share of the cap that plans leave alone");
   CLI11_PARSE(app, argc, argv);
   // Without it, up to a fifth of a cap is lost to holes between blocks of different sizes.
