@@ -15,7 +15,12 @@ namespace pipewright::app {
 struct DataSet {
   std::shared_ptr<const DataSource> training;
   std::shared_ptr<const DataSource> validation;  // null: none is kept apart
-  std::int64_t vocabulary = 0;                   // tokens; 0: it has none
+  std::int64_t vocabulary = 0;                   // tokens of what is predicted; 0: it has none
+  std::int64_t source_vocabulary = 0;            // of pairs: tokens of the sources
+  std::int64_t pad = 0;                          // of pairs: the token that fills sources up
+  std::int64_t channels = 0;                     // of pictures; 0: it has none
+  std::int64_t image = 0;                        // of pictures: the smaller of height and width
+  std::int64_t classes = 0;                      // of pictures or pixels; 0: it does not tell
   std::string words;                             // for people
 };
 

@@ -11,6 +11,7 @@
 
 #include "pipewright/app/make.h"
 #include "pipewright/app/setup.h"
+#include "pipewright/app/weights.h"
 #include "pipewright/app/weights_hash.h"
 #include "pipewright/base/error.h"
 #include "pipewright/checkpoint/reader.h"
@@ -69,11 +70,13 @@ class Run {
         trainer_(model_.layers, make_loss(config), make_optimizer(config), strategy_),
         first_(config.pipeline.transport == "threads" || read_environment().rank == 0) {
     check_validation();
+    check_export(config);
   }
 
   Ending go(bool resume) {
     open_folder(resume);
     const std::int64_t done = resume ? restore() : 0;
+    if (done == 0) load_weights(config_, &trainer_, hooks_.note);
     ending_.steps = done;
     if (folder_) begin_session(done);
     note(fmt::format("{}: {} layers, {}", name(), trainer_.model().size(), data_.words));
@@ -297,6 +300,7 @@ class Run {
 
   void finish() {
     ending_.step_seconds = median(step_seconds_);
+    export_weights(config_, &trainer_, first_);
     if (!folder_) return;
     save_script();
     if (const NewestWhole newest = newest_whole(checkpoints()); newest.checkpoint) {

@@ -15,6 +15,8 @@ namespace pipewright::config {
 struct Model {
   std::string name = {};
   std::string file = {};
+  std::string weights = {};
+  std::string export_to = {};
   Values parameters = {};  // all that the model declares, with its defaults
 
   bool operator==(const Model&) const = default;

@@ -48,7 +48,17 @@ Section model_section(const Known& known) {
                    .choices = names_of(known.models)},
                   {.name = "file",
                    .field = in<&Config::model, &Model::file>,
-                   .words = "A TorchScript file (.pt) instead of a name."}});
+                   .words = "A TorchScript file (.pt) instead of a name."},
+                  {.name = "weights",
+                   .field = in<&Config::model, &Model::weights>,
+                   .words = "Weights to start from: a .safetensors file, or a folder as Hugging "
+                            "Face's tools write it; gpt and bert take their names too.",
+                   .counts = {"model.name"}},
+                  {.name = "export_to",
+                   .field = in<&Config::model, &Model::export_to>,
+                   .words = "A new folder for the trained weights; of gpt and bert as Hugging "
+                            "Face's tools read them.",
+                   .counts = {"model.name"}}});
 }
 
 Section data_section(const Known& known) {

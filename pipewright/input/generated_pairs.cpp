@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <set>
 #include <span>
 #include <string_view>
 
@@ -49,6 +50,26 @@ const Entry& draw_from(std::span<const Entry> list, Draw* draw) {
   return list[draw->below(list.size())];
 }
 
+/// Every word of both languages.
+std::set<std::string> pair_words() {
+  std::set<std::string> words = {"the", "a", "an", "la", "un"};
+  const auto add = [&](std::span<const Entry> list, std::initializer_list<const char*> endings) {
+    for (const Entry& entry : list) {
+      for (const std::string_view word : {entry.one, entry.many})
+        if (!word.empty()) words.emplace(word);
+      for (const char* ending : endings) words.insert(std::string(entry.stem) + ending);
+    }
+  };
+  for (const std::span<const Entry> list :
+       {std::span<const Entry>(kPeople), std::span<const Entry>(kThings),
+        std::span<const Entry>(kAdjectives)}) {
+    add(list, {"", "n"});
+  }
+  add(kVerbs, {"ar", "aren"});
+  add(kNumbers, {""});
+  return words;
+}
+
 std::string_view source_of(const Entry& entry, bool many) { return many ? entry.many : entry.one; }
 
 /// `the old boats` and `la barkan vekn`. One draw a statement: C++ leaves the order of a call's
@@ -91,6 +112,18 @@ SentencePair GeneratedPairs::pair(std::int64_t number) const {
   const SentencePair what = noun_phrase(kThings, many_things, &draw);
   return {fmt::format("{} {} {}", who.source, source_of(verb, many), what.source),
           fmt::format("{} {} {}{}", who.target, what.target, verb.stem, many ? "aren" : "ar")};
+}
+
+std::string pair_vocabulary() {
+  std::string text = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
+  const std::set<std::string> words = pair_words();
+  for (char letter = 'a'; letter <= 'z'; ++letter) {
+    const std::string piece(1, letter);
+    if (!words.contains(piece)) text += piece + "\n";
+    text += "##" + piece + "\n";
+  }
+  for (const std::string& word : words) text += word + "\n";
+  return text;
 }
 
 }  // namespace pipewright

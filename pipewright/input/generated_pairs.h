@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "pipewright/input/pairs.h"
 
@@ -23,5 +24,9 @@ class GeneratedPairs final : public PairSet {
   std::int64_t pairs_;
   std::uint64_t seed_;
 };
+
+/// The text of a vocab.txt that has all words of both languages whole, BERT's five special tokens,
+/// and all letters as pieces.
+std::string pair_vocabulary();
 
 }  // namespace pipewright

@@ -12,27 +12,35 @@ namespace {
 
 constexpr const char* kWhere = "bert";
 constexpr double kInitialDeviation = 0.02;  // BERT's
+constexpr double kNormEpsilon = 1e-12;      // likewise
+constexpr std::int64_t kSegments = 2;       // likewise
 
 struct EmbedImpl : torch::nn::Module {
   explicit EmbedImpl(const BertOptions& o)
-      : seq(o.seq), norm(register_module("norm", layer_norm(o.dim))) {
+      : seq(o.seq),
+        dropout(o.dropout),
+        norm(register_module("norm", layer_norm(o.dim, kNormEpsilon))) {
     token = register_parameter("token", torch::empty({o.vocab, o.dim}));
     position = register_parameter("position", torch::empty({o.seq, o.dim}));
+    segment = register_parameter("segment", torch::empty({kSegments, o.dim}));
     torch::nn::init::normal_(token, 0, kInitialDeviation);
     torch::nn::init::normal_(position, 0, kInitialDeviation);
+    torch::nn::init::normal_(segment, 0, kInitialDeviation);
   }
 
   /// The masked positions go straight to the head, which pops them.
   std::tuple<torch::Tensor, torch::Tensor> forward(const torch::Tensor& tokens,
                                                    const torch::Tensor& masked) {
     check_tokens(kWhere, tokens, seq);
-    const auto x = torch::embedding(token, tokens) + position.slice(0, 0, tokens.size(1));
-    return {norm(x), masked};
+    const auto places = position.slice(0, 0, tokens.size(1)) + segment[0];
+    const auto x = norm(torch::embedding(token, tokens) + places);
+    return {torch::dropout(x, dropout, is_training()), masked};
   }
 
   std::int64_t seq;
+  double dropout;
   torch::nn::LayerNorm norm;
-  torch::Tensor token, position;
+  torch::Tensor token, position, segment;
 };
 TORCH_MODULE(Embed);
 
@@ -42,13 +50,14 @@ struct AttentionImpl : torch::nn::Module {
         dropout(o.dropout),
         qkv(register_module("qkv", linear(o.dim, 3 * o.dim, kInitialDeviation))),
         proj(register_module("proj", linear(o.dim, o.dim, kInitialDeviation))),
-        norm(register_module("norm", layer_norm(o.dim))) {}
+        norm(register_module("norm", layer_norm(o.dim, kNormEpsilon))) {}
 
   torch::Tensor forward(const torch::Tensor& x) {  // (B, T, C)
     const auto b = x.size(0), t = x.size(1), c = x.size(2);
     const auto parts =
         project(qkv, x).view({b, t, 3, heads, c / heads}).permute({2, 0, 3, 1, 4}).unbind();
-    const auto mixed = compat::attention(parts[0], parts[1], parts[2], is_training() ? dropout : 0);
+    const auto mixed =
+        compat::attention(parts[0], parts[1], parts[2], {.dropout = is_training() ? dropout : 0});
     const auto y = project(proj, mixed.transpose(1, 2).reshape({b, t, c}));
     return norm(x + torch::dropout(y, dropout, is_training()));
   }
@@ -78,7 +87,7 @@ struct DownImpl : torch::nn::Module {
   explicit DownImpl(const BertOptions& o)
       : dropout(o.dropout),
         down(register_module("down", linear(4 * o.dim, o.dim, kInitialDeviation))),
-        norm(register_module("norm", layer_norm(o.dim))) {}
+        norm(register_module("norm", layer_norm(o.dim, kNormEpsilon))) {}
 
   torch::Tensor forward(const torch::Tensor& wide, const torch::Tensor& x) {
     const auto y = project(down, torch::gelu(wide));
@@ -95,7 +104,7 @@ struct HeadImpl : torch::nn::Module {
   /// Registers the very tensor it is given: the embedding's is tied.
   HeadImpl(const BertOptions& o, torch::Tensor table)
       : transform(register_module("transform", linear(o.dim, o.dim, kInitialDeviation))),
-        norm(register_module("norm", layer_norm(o.dim))) {
+        norm(register_module("norm", layer_norm(o.dim, kNormEpsilon))) {
     weight = register_parameter("weight", table);
     bias = register_parameter("bias", torch::zeros({o.vocab}));
   }

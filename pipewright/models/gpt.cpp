@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <limits>
 #include <string>
 
 #include "pipewright/models/transformer.h"
+#include "pipewright/torch/compat.h"
 
 namespace pipewright {
 namespace {
@@ -55,6 +55,7 @@ struct BlockImpl : torch::nn::Module {
   explicit BlockImpl(const GptOptions& o)
       : heads(o.heads),
         dropout(o.dropout),
+        gelu(o.tanh_gelu ? "tanh" : "none"),
         norm1(register_module("norm1", layer_norm(o.dim))),
         norm2(register_module("norm2", layer_norm(o.dim))),
         qkv(register_module("qkv", linear(o.dim, 3 * o.dim, kInitialDeviation))),
@@ -64,19 +65,15 @@ struct BlockImpl : torch::nn::Module {
 
   torch::Tensor forward(torch::Tensor x) {  // (B, T, C)
     x = x + drop(attend(norm1(x)));
-    return x + drop(project(down, torch::gelu(project(up, norm2(x)))));
+    return x + drop(project(down, torch::gelu(project(up, norm2(x)), gelu)));
   }
 
   torch::Tensor attend(const torch::Tensor& x) {
     const auto b = x.size(0), t = x.size(1), c = x.size(2);
     const auto parts =
         project(qkv, x).view({b, t, 3, heads, c / heads}).permute({2, 0, 3, 1, 4}).unbind();
-    const auto query = parts[0] / std::sqrt(static_cast<double>(c / heads));  // (B, H, T, C/H)
-    // Added, not filled in: its backward then costs nothing.
-    const auto later =
-        torch::full({t, t}, -std::numeric_limits<double>::infinity(), x.options()).triu(1);
-    const auto scores = torch::matmul(query, parts[1].transpose(-1, -2)) + later;  // (B, H, T, T)
-    const auto mixed = torch::matmul(drop(torch::softmax(scores, -1)), parts[2]);
+    const auto mixed = compat::attention(parts[0], parts[1], parts[2],
+                                         {.dropout = is_training() ? dropout : 0, .causal = true});
     return project(proj, mixed.transpose(1, 2).reshape({b, t, c}));
   }
 
@@ -84,6 +81,7 @@ struct BlockImpl : torch::nn::Module {
 
   std::int64_t heads;
   double dropout;
+  const char* gelu;
   torch::nn::LayerNorm norm1, norm2;
   torch::nn::Linear qkv, proj, up, down;
 };

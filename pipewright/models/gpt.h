@@ -15,6 +15,7 @@ struct GptOptions {
   std::int64_t vocab = 0;  // tokens are 0 to vocab - 1
   double dropout = 0;      // on embeddings, attention weights and both branches of a block
   bool tied = true;        // the head uses the token embedding's weight
+  bool tanh_gelu = false;  // the approximation of GELU that GPT-2 was trained with
   /// Each layer is made by the process that runs it (Sequence::add_later), with weights that depend
   /// on `seed` and its name: for models that one process cannot hold.
   bool later = false;

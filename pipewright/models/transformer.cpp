@@ -36,8 +36,8 @@ void check_tokens(const char* where, const torch::Tensor& tokens, std::int64_t s
   }
 }
 
-torch::nn::LayerNorm layer_norm(std::int64_t dim) {
-  return torch::nn::LayerNorm(torch::nn::LayerNormOptions({dim}));
+torch::nn::LayerNorm layer_norm(std::int64_t dim, double epsilon) {
+  return torch::nn::LayerNorm(torch::nn::LayerNormOptions({dim}).eps(epsilon));
 }
 
 torch::nn::Linear linear(std::int64_t from, std::int64_t to, double deviation) {

@@ -9,7 +9,7 @@
 
 namespace pipewright {
 
-// What the transformers here have in common.
+// What the models here have in common.
 
 /// Each at least 1. Throws InvalidArgument(`where`) naming the size.
 void check_sizes(const char* where,
@@ -20,7 +20,7 @@ void check_dropout(const char* where, double dropout);
 /// Tokens are (rows, length), no longer than `seq`.
 void check_tokens(const char* where, const torch::Tensor& tokens, std::int64_t seq);
 
-torch::nn::LayerNorm layer_norm(std::int64_t dim);
+torch::nn::LayerNorm layer_norm(std::int64_t dim, double epsilon = 1e-5);
 torch::nn::Linear linear(std::int64_t from, std::int64_t to, double deviation);
 
 /// What the module's forward gives. That one adds the bias to inputs of three dimensions in a pass

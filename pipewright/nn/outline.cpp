@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "pipewright/base/error.h"
+#include "pipewright/nn/random.h"
 
 namespace pipewright {
 namespace {
@@ -87,10 +88,24 @@ std::int64_t TensorOutline::numel() const {
 }
 
 Outline outline_of(const Sequence& model) {
+  const NoDraws no_draws;
   Outliner outliner(model);
   Outline outline;
   for (std::size_t i = 0; i < model.size(); ++i) outline.push_back(outliner.outline(i));
   return outline;
+}
+
+std::int64_t num_parameters(const Outline& outline) {
+  std::int64_t count = 0;
+  int last = -1;  // numbers rise with first uses
+  for (const auto& layer : outline) {
+    for (const TensorOutline& tensor : layer) {
+      if (tensor.number <= last) continue;
+      last = tensor.number;
+      if (tensor.is_parameter) count += tensor.numel();
+    }
+  }
+  return count;
 }
 
 }  // namespace pipewright

@@ -24,9 +24,13 @@ struct TensorOutline {
 /// By layer: its parameters, then its buffers.
 using Outline = std::vector<std::vector<TensorOutline>>;
 
-/// Layers of add_later() that are not there are made for it one at a time, and let go: the whole
-/// model is never held. What depends on the whole model (its split into stages, names in files,
-/// which weights are shared) is found here, the same in every process.
+/// Layers of add_later() that are not there are made for it one at a time, without drawing their
+/// numbers (NoDraws), and let go: the whole model is never held. What depends on the whole model
+/// (its split into stages, names in files, which weights are shared) is found here, the same in
+/// every process.
 Outline outline_of(const Sequence& model);
+
+/// Numbers that are learned; of a tensor that several layers share, once.
+std::int64_t num_parameters(const Outline& outline);
 
 }  // namespace pipewright

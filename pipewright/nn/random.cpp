@@ -20,6 +20,7 @@
 
 #include <array>
 #include <map>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -76,6 +77,7 @@ struct ThreadStreams {
   std::vector<at::Generator> generators;
   std::size_t depth = 0;
   std::vector<torch::Device> devices;  // other than CPU, whose lock this thread holds
+  int no_draws = 0;                    // scopes in which nothing is drawn
 };
 
 ThreadStreams& thread_streams() {
@@ -111,12 +113,21 @@ decltype(auto) substitute(T&& argument) {
   }
 }
 
+/// Whether a kernel writes into its first argument.
+template <typename Result, typename First, typename... Rest>
+constexpr bool fills() {
+  return std::is_same_v<Result, Tensor&> && std::is_same_v<First, Tensor&>;
+}
+
 /// A kernel with the signature of `kKernel`, LibTorch's own, that hands it the chosen generator.
 template <auto kKernel>
 struct Seeded;
 template <typename Result, typename... Arguments, Result (*kKernel)(Arguments...)>
 struct Seeded<kKernel> {
   static Result call(Arguments... arguments) {
+    if constexpr (fills<Result, Arguments...>()) {
+      if (thread_streams().no_draws > 0) return std::get<0>(std::forward_as_tuple(arguments...));
+    }
     return kKernel(substitute(std::forward<Arguments>(arguments))...);
   }
 };
@@ -255,6 +266,13 @@ RandomScope::~RandomScope() {
   const std::lock_guard<std::mutex> lock(device_generator_.mutex());
   device_generator_.set_state(device_state_);
 }
+
+NoDraws::NoDraws() {
+  install_random_overrides();
+  ++thread_streams().no_draws;
+}
+
+NoDraws::~NoDraws() { --thread_streams().no_draws; }
 
 void install_random_overrides() { overrides(); }
 

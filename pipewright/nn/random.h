@@ -66,6 +66,19 @@ class RandomScope {
   torch::Tensor device_state_;
 };
 
+/// While it lives, what this thread would fill with random numbers on the CPU (normal_, uniform_
+/// and the like) stays as it is. To look at what a maker makes, without the time and the memory
+/// that its numbers take: untouched memory is not there yet.
+class NoDraws {
+ public:
+  NoDraws();
+  ~NoDraws();
+  NoDraws(const NoDraws&) = delete;
+  NoDraws& operator=(const NoDraws&) = delete;
+  NoDraws(NoDraws&&) = delete;
+  NoDraws& operator=(NoDraws&&) = delete;
+};
+
 /// Replaces LibTorch's CPU kernels by ones that ask for the thread's scope first. Outside a scope
 /// they draw what LibTorch draws. Done by the first scope; any thread may call it, any number of
 /// times. Stays until the process ends.

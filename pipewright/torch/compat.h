@@ -10,6 +10,7 @@
 #include <torch/version.h>
 
 #include <cmath>
+#include <limits>
 #include <string>
 
 /// The differences between the LibTorch versions we build on (1.13 to 2.15), and nothing else. Code
@@ -87,15 +88,35 @@ inline double seconds_between(const c10::Event& first, const c10::Event& second)
 #endif
 }
 
-/// softmax(query key^T / sqrt(C)) value over (B, H, T, C), with dropout on the weights.
+/// What attention() leaves out of its weights.
+struct AttentionOptions {
+  double dropout = 0;       // share of the weights
+  bool causal = false;      // a query sees keys up to its own place; of as many keys as queries
+  at::Tensor visible = {};  // bool, broadcast to (B, H, T, S): keys that count; undefined: all
+};
+
+/// softmax(query key^T / sqrt(C)) value of (B, H, T, C) and twice (B, H, S, C), in one kernel where
+/// LibTorch has it. Every query sees a key.
 inline at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                            double dropout) {
+                            const AttentionOptions& options = {}) {
 #if TORCH_VERSION_MAJOR >= 2
-  return at::scaled_dot_product_attention(query, key, value, {}, dropout);
+  const auto mask =
+      options.visible.defined() ? Optional<at::Tensor>(options.visible) : Optional<at::Tensor>();
+  return at::scaled_dot_product_attention(query, key, value, mask, options.dropout, options.causal);
 #else
   const double root = std::sqrt(static_cast<double>(query.size(-1)));
-  const auto weights = at::softmax(at::matmul(query / root, key.transpose(-1, -2)), -1);
-  return at::matmul(at::dropout(weights, dropout, dropout > 0), value);
+  auto scores = at::matmul(query / root, key.transpose(-1, -2));  // (B, H, T, S)
+  const double never = -std::numeric_limits<double>::infinity();
+  // Added, not filled in: its backward then costs nothing.
+  if (options.causal) {
+    scores = scores + at::full({scores.size(-2), scores.size(-1)}, never, scores.options()).triu(1);
+  }
+  if (options.visible.defined()) {
+    const auto zeros = at::zeros(options.visible.sizes(), scores.options());
+    scores = scores + zeros.masked_fill(options.visible.logical_not(), never);
+  }
+  const auto weights = at::softmax(scores, -1);
+  return at::matmul(at::dropout(weights, options.dropout, options.dropout > 0), value);
 #endif
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "pipewright/checkpoint/name_in_file.h"
 #include "pipewright/checkpoint/reader.h"
 
 namespace pipewright {
@@ -46,8 +47,8 @@ struct Resumed {
 
 struct LoadOptions {
   /// What the file calls a tensor of the model, e.g. "transformer.h.0.ln_1.weight" for
-  /// "block0.norm1.weight". Empty: the same.
-  std::function<std::string(const std::string& name)> name_in_file = {};
+  /// "block0.norm1.weight", and whether it holds it transposed or in parts. Empty: the same.
+  NamesInFile name_in_file = {};
   /// Tensors of the file that the model does not have are left alone instead of refused.
   bool allow_unexpected = false;
   /// Tensors of the model that the file does not have keep their values instead of being refused.

@@ -186,11 +186,11 @@ Loaded Checkpoints::load_weights(const std::string& path, const LoadOptions& opt
   return loaded;
 }
 
-void Checkpoints::save_weights(const std::string& path) {
+void Checkpoints::save_weights(const std::string& path, const NamesInFile& names) {
   wait();
   Turn turn(this);
   Exchange& exchange = turn.exchange();
-  write_weights(path, take_snapshot(training_, true), &exchange);
+  write_weights(path, take_snapshot(training_, true), &exchange, names);
 }
 
 }  // namespace pipewright

@@ -30,7 +30,7 @@ class Checkpoints {
   void wait();
   Resumed resume(const std::string& dir);
   Loaded load_weights(const std::string& path, const LoadOptions& options);
-  void save_weights(const std::string& path);
+  void save_weights(const std::string& path, const NamesInFile& names);
 
  private:
   class Turn;

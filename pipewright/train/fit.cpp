@@ -44,47 +44,62 @@ std::vector<std::string> strings(const std::vector<json>& found, const char* mem
 Fit::Fit(const TensorSet& set, const LoadOptions& options, const TensorNames& names, bool exact)
     : set_(&set), options_(options), names_(&names), exact_(exact) {}
 
-std::string Fit::in_file(const std::string& name) const {
-  return options_.name_in_file ? options_.name_in_file(name) : name;
+NameInFile Fit::in_file(const std::string& name) const {
+  return options_.name_in_file ? options_.name_in_file(name) : NameInFile(name);
+}
+
+bool Fit::holds(const NameInFile& name) const {
+  return !name.empty() &&
+         std::all_of(name.parts.begin(), name.parts.end(),
+                     [&](const std::string& part) { return set_->contains(part); });
 }
 
 /// A shared tensor may be in the file under the name of any of its uses.
-std::string Fit::source_of(const std::string& name) const {
-  if (set_->contains(in_file(name))) return in_file(name);
+NameInFile Fit::source_of(const std::string& name) const {
+  if (NameInFile own = in_file(name); holds(own)) return own;
   for (const auto& [alias, first] : names_->aliases()) {
-    if (first == name && set_->contains(in_file(alias))) return in_file(alias);
+    if (first != name) continue;
+    if (NameInFile other = in_file(alias); holds(other)) return other;
   }
-  return "";
+  return {};
 }
 
 void Fit::look_for(const NamedTensor& use) {
-  const std::string source = source_of(use.name);
+  const NameInFile source = source_of(use.name);
   if (source.empty()) {
     missing_.push_back(use.name);
     return;
   }
-  known_.push_back(source);
-  check_form(use, source);
-  const std::string second = second_source_of(use);
-  if (second.empty()) return;
-  known_.push_back(second);
-  check_form(use, second);
+  take(use, source);
+  const NameInFile second = second_source_of(use);
+  if (!second.empty()) take(use, second);
 }
 
-std::string Fit::second_source_of(const NamedTensor& use) const {
-  const std::string name = in_file(use.own_name);
-  return use.is_first() || !set_->contains(name) || name == source_of(use.name) ? "" : name;
+NameInFile Fit::second_source_of(const NamedTensor& use) const {
+  if (use.is_first()) return {};
+  const NameInFile name = in_file(use.own_name);
+  return !holds(name) || name == source_of(use.name) ? NameInFile() : name;
 }
 
-void Fit::check_form(const NamedTensor& use, const std::string& source) {
-  const TensorRecord& record = set_->find(source);
+void Fit::take(const NamedTensor& use, const NameInFile& source) {
+  known_.insert(known_.end(), source.parts.begin(), source.parts.end());
   const DType own = file_dtype(use.name, use.tensor);
-  const bool same_type =
-      record.dtype == own || (!exact_ && is_float(record.dtype) && is_float(own));
-  if (same_type && use.tensor.sizes() == torch::IntArrayRef(record.shape)) return;
-  other_form_.push_back(fmt::format("{} is {} [{}], the model's {} [{}]", source,
-                                    dtype_name(record.dtype), fmt::join(record.shape, ", "),
-                                    dtype_name(own), fmt::join(use.tensor.sizes(), ", ")));
+  bool same_type = true;
+  for (const std::string& part : source.parts) {
+    const DType dtype = set_->find(part).dtype;
+    same_type = same_type && (dtype == own || (!exact_ && is_float(dtype) && is_float(own)));
+  }
+  const auto shape = shape_of(*set_, source);
+  if (same_type && shape && use.tensor.sizes() == torch::IntArrayRef(*shape)) return;
+  std::vector<std::string> forms;
+  for (const std::string& part : source.parts) {
+    const TensorRecord& record = set_->find(part);
+    forms.push_back(fmt::format("{} is {} [{}]", part, dtype_name(record.dtype),
+                                fmt::join(record.shape, ", ")));
+  }
+  other_form_.push_back(fmt::format("{}, the model's {} [{}]{}", fmt::join(forms, ", "),
+                                    dtype_name(own), fmt::join(use.tensor.sizes(), ", "),
+                                    source.transposed ? " transposed" : ""));
 }
 
 json Fit::found() const {

@@ -25,11 +25,11 @@ class Fit {
   /// That a tensor of the set has its place, though it was not looked for.
   void knows(const std::string& name_in_file) { known_.push_back(name_in_file); }
 
-  /// What the file calls a tensor that was looked for; empty: it is not there.
-  std::string source_of(const std::string& name) const;
+  /// How the file holds a tensor that was looked for; empty: it is not there.
+  NameInFile source_of(const std::string& name) const;
 
   /// Where the file has a tensor once more, under the name of a later use; empty: it has not.
-  std::string second_source_of(const NamedTensor& use) const;
+  NameInFile second_source_of(const NamedTensor& use) const;
 
   nlohmann::json found() const;  // for joined()
 
@@ -42,8 +42,9 @@ class Fit {
   static Misfits joined(const std::vector<nlohmann::json>& found, const TensorSet& set);
 
  private:
-  std::string in_file(const std::string& name) const;
-  void check_form(const NamedTensor& use, const std::string& source);
+  NameInFile in_file(const std::string& name) const;
+  bool holds(const NameInFile& name) const;
+  void take(const NamedTensor& use, const NameInFile& source);
 
   const TensorSet* set_ = nullptr;
   LoadOptions options_;

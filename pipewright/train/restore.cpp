@@ -89,13 +89,13 @@ void check_class(const std::vector<std::string>& saved, const std::string& own) 
 
 void Restore::read_weights_here(const Fit& fit, const TensorSet& set) {
   for (const NamedTensor& named : tensors_here(training_)) {
-    const std::string source = fit.source_of(named.name);
+    const NameInFile source = fit.source_of(named.name);
     if (source.empty()) continue;
-    if (!weights_.contains(named.name)) weights_[named.name] = read_tensor(set, source);
-    const std::string second = fit.second_source_of(named);
-    if (second.empty() || read_tensor(set, second).equal(weights_[named.name])) continue;
+    if (!weights_.contains(named.name)) weights_[named.name] = read_held(set, source);
+    const NameInFile second = fit.second_source_of(named);
+    if (second.empty() || read_held(set, second).equal(weights_[named.name])) continue;
     refuse(fmt::format("the model has one tensor for '{}' and '{}', the file has different ones",
-                       source, second));
+                       fmt::join(source.parts, "', '"), fmt::join(second.parts, "', '")));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <utility>
@@ -77,6 +78,50 @@ torch::Tensor read_tensor(const TensorSet& set, const std::string& name) {
   torch::Tensor tensor = torch::empty(record.shape, *type);
   set.read(name, {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()});
   return tensor;
+}
+
+torch::Tensor read_held(const TensorSet& set, const NameInFile& name) {
+  std::vector<torch::Tensor> parts;
+  for (const std::string& part : name.parts) {
+    parts.push_back(read_tensor(set, part));
+    if (name.transposed) parts.back() = parts.back().t().contiguous();
+  }
+  return parts.size() == 1 ? parts.front() : torch::cat(parts, 0);
+}
+
+std::optional<std::vector<std::int64_t>> shape_of(const TensorSet& set, const NameInFile& name) {
+  std::optional<std::vector<std::int64_t>> whole;
+  for (const std::string& part : name.parts) {
+    std::vector<std::int64_t> shape = set.find(part).shape;
+    if (shape.empty() && name.parts.size() > 1) return std::nullopt;
+    if (name.transposed && shape.size() != 2) return std::nullopt;
+    if (name.transposed) std::swap(shape[0], shape[1]);
+    if (!whole) {
+      whole = std::move(shape);
+      continue;
+    }
+    if (shape.size() != whole->size() ||
+        !std::equal(shape.begin() + 1, shape.end(), whole->begin() + 1)) {
+      return std::nullopt;
+    }
+    whole->front() += shape.front();
+  }
+  return whole;
+}
+
+std::vector<std::pair<std::string, torch::Tensor>> parts_of(const NameInFile& name,
+                                                            const torch::Tensor& tensor) {
+  const auto count = static_cast<std::int64_t>(name.parts.size());
+  internal_check(count <= 1 || (tensor.dim() > 0 && tensor.size(0) % count == 0),
+                 "a tensor that does not fall into its parts");
+  std::vector<std::pair<std::string, torch::Tensor>> result;
+  for (std::int64_t i = 0; i < count; ++i) {
+    torch::Tensor part = tensor;
+    if (count > 1) part = tensor.narrow(0, i * (tensor.size(0) / count), tensor.size(0) / count);
+    if (name.transposed) part = part.t();
+    result.emplace_back(name.parts[static_cast<std::size_t>(i)], part.contiguous());
+  }
+  return result;
 }
 
 }  // namespace pipewright

@@ -2,8 +2,12 @@
 
 #include <torch/torch.h>
 
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "pipewright/checkpoint/name_in_file.h"
 #include "pipewright/checkpoint/safetensors.h"
 #include "pipewright/checkpoint/tensor_set.h"
 
@@ -26,5 +30,14 @@ TensorView view_of(std::string name, const torch::Tensor& host);
 
 /// Reads a tensor into the host's memory. Throws InvalidArgument.
 torch::Tensor read_tensor(const TensorSet& set, const std::string& name);
+
+/// The same for one that the set holds under another name, in parts or transposed; and its shape in
+/// the model, if the parts fit each other.
+torch::Tensor read_held(const TensorSet& set, const NameInFile& name);
+std::optional<std::vector<std::int64_t>> shape_of(const TensorSet& set, const NameInFile& name);
+
+/// The other way round: the parts of a tensor, as a file is to hold them.
+std::vector<std::pair<std::string, torch::Tensor>> parts_of(const NameInFile& name,
+                                                            const torch::Tensor& tensor);
 
 }  // namespace pipewright

@@ -104,7 +104,9 @@ Loaded Trainer::load_weights(const std::string& path, const LoadOptions& options
   return impl_->checkpoints.load_weights(path, options);
 }
 
-void Trainer::save_weights(const std::string& path) { impl_->checkpoints.save_weights(path); }
+void Trainer::save_weights(const std::string& path, const NamesInFile& names) {
+  impl_->checkpoints.save_weights(path, names);
+}
 
 const Sequence& Trainer::model() const { return impl_->training.model(); }
 const std::vector<int>& Trainer::sizes() const { return impl_->training.sizes(); }

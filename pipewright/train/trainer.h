@@ -98,8 +98,9 @@ class Trainer {
   Loaded load_weights(const std::string& path, const LoadOptions& options = {});
 
   /// Writes them: one file where `path` ends with .safetensors, else a new folder of files, which
-  /// several processes need. Returns when all of it is on the disk.
-  void save_weights(const std::string& path);
+  /// several processes need. `names`: what the file is to call them, for programs that know them by
+  /// other names. Returns when all of it is on the disk.
+  void save_weights(const std::string& path, const NamesInFile& names = {});
 
   const Sequence& model() const;
   /// Layers by stage.

@@ -9,6 +9,7 @@
 #include "pipewright/checkpoint/safetensors.h"
 #include "pipewright/checkpoint/storage.h"
 #include "pipewright/train/file_groups.h"
+#include "pipewright/train/tensor_bytes.h"
 
 namespace pipewright {
 namespace {
@@ -20,14 +21,25 @@ const SafetensorsMetadata& metadata() {
   return kValue;
 }
 
-std::vector<TensorView> weights_of(const LayerSnapshot& layer) {
-  return views_of(layer, Part::kWeights, nullptr);  // makes nothing for weights
+/// A layer's weights as a file is to hold them; `held` outlives the views.
+std::vector<TensorView> weights_of(const LayerSnapshot& layer, const NamesInFile& names,
+                                   std::vector<torch::Tensor>* held) {
+  if (!names) return views_of(layer, Part::kWeights, held);
+  std::vector<TensorView> views;
+  for (const auto& [name, tensor] : layer.weights) {
+    for (auto& [part_name, part] : parts_of(names(name), tensor)) {
+      held->push_back(part);
+      views.push_back(view_of(part_name, part));
+    }
+  }
+  return views;
 }
 
-void write_file(const std::string& path, const Snapshot& snapshot) {
+void write_file(const std::string& path, const Snapshot& snapshot, const NamesInFile& names) {
   std::vector<TensorView> views;
+  std::vector<torch::Tensor> held;
   for (const LayerSnapshot& layer : snapshot.layers) {
-    for (TensorView& view : weights_of(layer)) views.push_back(std::move(view));
+    for (TensorView& view : weights_of(layer, names, &held)) views.push_back(std::move(view));
   }
   const std::string beside = path + ".writing";
   std::error_code ignored;
@@ -39,7 +51,7 @@ void write_file(const std::string& path, const Snapshot& snapshot) {
 }
 
 json write_own(const std::string& folder, const Snapshot& snapshot, const std::vector<json>& offers,
-               int rank) {
+               int rank, const NamesInFile& names) {
   json records = json::array();
   const auto groups = file_groups(Part::kWeights, offers);
   for (std::size_t i = 0; i < groups.size(); ++i) {
@@ -47,7 +59,8 @@ json write_own(const std::string& folder, const Snapshot& snapshot, const std::v
     FileRecord record;
     record.group = static_cast<int>(i);
     record.num_groups = static_cast<int>(groups.size());
-    const auto views = weights_of(snapshot.layers[groups[i].layer]);
+    std::vector<torch::Tensor> held;
+    const auto views = weights_of(snapshot.layers[groups[i].layer], names, &held);
     for (const TensorView& view : views) record.tensors.push_back(view.name);
     WrittenFile file = write_safetensors(in_folder(folder, record.file()), views, metadata());
     record.bytes = file.bytes;
@@ -70,7 +83,8 @@ void finish_folder(const std::string& folder, const std::string& path,
   rename_folder(folder, path);
 }
 
-void write_folder(const std::string& path, const Snapshot& snapshot, Exchange* exchange) {
+void write_folder(const std::string& path, const Snapshot& snapshot, Exchange* exchange,
+                  const NamesInFile& names) {
   const std::string folder = path + ".writing";
   const auto offers = exchange->together([&] {
     if (exchange->is_first()) {
@@ -83,9 +97,9 @@ void write_folder(const std::string& path, const Snapshot& snapshot, Exchange* e
     }
     return offer_of(snapshot);
   });
-  const auto all =
-      exchange->together([&] { return write_own(folder, snapshot, offers, exchange->rank()); },
-                         longest_write_seconds(offers));
+  const auto all = exchange->together(
+      [&] { return write_own(folder, snapshot, offers, exchange->rank(), names); },
+      longest_write_seconds(offers));
   exchange->together([&] {
     if (exchange->is_first()) finish_folder(folder, path, all);
     return json();
@@ -94,15 +108,17 @@ void write_folder(const std::string& path, const Snapshot& snapshot, Exchange* e
 
 }  // namespace
 
-void write_weights(const std::string& path, const Snapshot& snapshot, Exchange* exchange) {
-  if (path.ends_with(".safetensors") && exchange->size() == 1) return write_file(path, snapshot);
+void write_weights(const std::string& path, const Snapshot& snapshot, Exchange* exchange,
+                   const NamesInFile& names) {
+  if (path.ends_with(".safetensors") && exchange->size() == 1)
+    return write_file(path, snapshot, names);
   if (path.ends_with(".safetensors")) {
     throw InvalidArgument("checkpoint",
                           fmt::format("'{}' is one file, and {} processes hold the weights; name a "
                                       "folder, in which each writes its own files",
                                       path, exchange->size()));
   }
-  write_folder(path, snapshot, exchange);
+  write_folder(path, snapshot, exchange, names);
 }
 
 }  // namespace pipewright

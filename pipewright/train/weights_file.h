@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "pipewright/checkpoint/name_in_file.h"
 #include "pipewright/train/exchange.h"
 #include "pipewright/train/snapshot.h"
 
@@ -10,7 +11,8 @@ namespace pipewright {
 /// Writes the weights of a model, from all processes together, as Hugging Face's tools read them:
 /// one file where `path` ends with .safetensors (of one process), else a new folder. It is written
 /// beside and renamed when all of it is on the disk; a file that is there is then replaced, a
-/// folder refused. Throws InvalidArgument, StorageError.
-void write_weights(const std::string& path, const Snapshot& snapshot, Exchange* exchange);
+/// folder refused. `names`: what the file is to call them. Throws InvalidArgument, StorageError.
+void write_weights(const std::string& path, const Snapshot& snapshot, Exchange* exchange,
+                   const NamesInFile& names = {});
 
 }  // namespace pipewright

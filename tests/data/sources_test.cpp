@@ -7,6 +7,7 @@
 #include "pipewright/data/image_source.h"
 #include "pipewright/data/metrics.h"
 #include "pipewright/data/pair_source.h"
+#include "pipewright/data/segment_source.h"
 #include "pipewright/data/token_source.h"
 #include "pipewright/input/generated_clicks.h"
 #include "pipewright/input/generated_images.h"
@@ -162,6 +163,24 @@ TEST(PairSource, TakesMadePairs) {
 }
 
 // ---- Pictures, clicks, arrays ----
+
+TEST(SegmentSource, HasAClassForEveryPixel) {
+  const auto images = std::make_shared<GeneratedSegments>(5, 2, 8, 1);
+  const SampleBatch batch = SegmentSource(images).batch(Samples{4, 1}, 0);
+  ASSERT_EQ(batch.inputs[0].sizes(), torch::IntArrayRef({2, 2, 8, 8}));
+  ASSERT_EQ(batch.targets[0].sizes(), torch::IntArrayRef({2, 8, 8}));
+  std::vector<std::byte> pixels(128);
+  std::vector<std::uint8_t> classes(64);
+  images->read(1, pixels, classes);
+  const auto pixel = batch.inputs[0][1].flatten();
+  const auto kind = batch.targets[0][1].flatten();
+  for (std::int64_t i = 0; i < 128; ++i) {
+    EXPECT_NEAR(pixel[i].item<double>(),
+                std::to_integer<int>(pixels[static_cast<std::size_t>(i)]) / 127.5 - 1, 1e-6);
+  }
+  for (std::int64_t i = 0; i < 64; ++i)
+    EXPECT_EQ(kind[i].item<int>(), classes[static_cast<std::size_t>(i)]);
+}
 
 TEST(ImageSource, ScalesBytesByChannel) {
   const auto images = std::make_shared<GeneratedImages>(6, 2, 8, 1);

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
@@ -11,7 +12,9 @@
 #include "pipewright/input/generated_clicks.h"
 #include "pipewright/input/generated_images.h"
 #include "pipewright/input/generated_pairs.h"
+#include "pipewright/input/generated_segments.h"
 #include "pipewright/input/metrics.h"
+#include "pipewright/input/wordpiece.h"
 #include "tests/input/folder.h"
 #include "tests/refusal.h"
 
@@ -239,6 +242,57 @@ TEST(GeneratedImages, RefuseSizesThatDoNotFit) {
   EXPECT_EQ(
       refusal([] { GeneratedImages(5, 1, 4, 1); }),
       "[data] 5 pictures of 1 channels and 4 x 4; there must be one of each, and a size of 8");
+}
+
+TEST(GeneratedPairs, TheirVocabularyHasEveryWordWhole) {
+  const WordPiece words(pair_vocabulary(), "made");
+  const GeneratedPairs pairs(2000, 5);
+  for (std::int64_t i = 0; i < pairs.size(); ++i) {
+    for (const std::string& text : {pairs.pair(i).source, pairs.pair(i).target}) {
+      const Tokens tokens = words.encode(text);
+      EXPECT_EQ(tokens.size(), split(text).size()) << text;
+      EXPECT_EQ(std::count(tokens.begin(), tokens.end(), words.unknown()), 0) << text;
+    }
+  }
+}
+
+// ---- Segments ----
+
+struct Segmented {
+  std::vector<std::byte> pixels;
+  std::vector<std::uint8_t> classes;
+};
+
+Segmented read(const GeneratedSegments& images, std::int64_t image) {
+  const auto [channels, height, width] = images.shape();
+  Segmented one;
+  one.pixels.resize(static_cast<std::size_t>(channels * height * width));
+  one.classes.resize(static_cast<std::size_t>(height * width));
+  images.read(image, one.pixels, one.classes);
+  return one;
+}
+
+TEST(GeneratedSegments, DependOnTheSeedAndTheNumberAlone) {
+  const GeneratedSegments images(10, 2, 16, 1);
+  EXPECT_EQ(read(images, 3).pixels, read(GeneratedSegments(20, 2, 16, 1), 3).pixels);
+  EXPECT_NE(read(images, 3).pixels, read(images, 4).pixels);
+  EXPECT_NE(read(images, 3).classes, read(GeneratedSegments(10, 2, 16, 2), 3).classes);
+  EXPECT_THAT(refusal([] { GeneratedSegments(1, 1, 7, 1); }), testing::HasSubstr("a size of 8"));
+}
+
+/// Else the brightness alone would tell them.
+TEST(GeneratedSegments, DiscsAndSquaresAreAsLightAsEachOther) {
+  const GeneratedSegments images(300, 1, 16, 1);
+  std::array<double, 3> sum = {}, count = {};
+  for (std::int64_t i = 0; i < images.size(); ++i) {
+    const Segmented one = read(images, i);
+    for (std::size_t k = 0; k < one.classes.size(); ++k) {
+      sum.at(one.classes[k]) += std::to_integer<int>(one.pixels[k]);
+      count.at(one.classes[k]) += 1;
+    }
+  }
+  for (const double some : count) EXPECT_GT(some, 0.04 * 300 * 256);
+  EXPECT_NEAR(sum[1] / count[1], sum[2] / count[2], 12);
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ TEST(Bert, HasTheParametersOfItsSizes) {
   for (const auto& [name, parameter] : make_bert(small()).named_parameters())
     count += parameter.numel();
   const std::int64_t block = 12 * 16 * 16 + 13 * 16;
-  EXPECT_EQ(count, (23 + 12 + 2) * 16 + 2 * block + (16 + 3) * 16 + 23);
+  EXPECT_EQ(count, (23 + 12 + 2 + 2) * 16 + 2 * block + (16 + 3) * 16 + 23);
 }
 
 /// Only masked positions count: every row's own.

@@ -155,5 +155,21 @@ TEST(Later, MistakesAreNamed) {
   EXPECT_THAT(error_of([&] { empty.build_all(); }), HasSubstr("its maker returned no module"));
 }
 
+TEST(Later, AnOutlineDrawsNoNumbers) {
+  torch::Tensor last;
+  Sequence model;
+  model.add_later("fc", [&] {
+    torch::nn::Linear made(4, 4);
+    torch::nn::init::zeros_(made->weight);
+    torch::nn::init::normal_(made->weight);
+    last = made->weight;
+    return made;
+  });
+  EXPECT_EQ(num_parameters(outline_of(model)), 20);
+  EXPECT_EQ(last.abs().max().item<double>(), 0);
+  model.build_all();
+  EXPECT_GT(last.abs().max().item<double>(), 0);
+}
+
 }  // namespace
 }  // namespace pipewright

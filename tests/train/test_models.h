@@ -220,7 +220,8 @@ inline Tensors plain_forward(const Sequence& model, Tensors x, std::int64_t step
 inline double plain_gradients(const Sequence& model, const Loss& loss, const Batch& batch,
                               int parts, std::int64_t step) {
   const torch::Device device = model.named_parameters()[0].second.device();
-  const auto xs = batch.inputs[0].to(device).tensor_split(parts);
+  std::vector<std::vector<torch::Tensor>> xs;  // by input
+  for (const auto& input : batch.inputs) xs.push_back(input.to(device).tensor_split(parts));
   const auto ys = batch.targets[0].to(device).tensor_split(parts);
   double weight = 0;
   for (const auto& y : ys)
@@ -228,7 +229,9 @@ inline double plain_gradients(const Sequence& model, const Loss& loss, const Bat
   double sum = 0;
   for (int m = 0; m < parts; ++m) {
     const auto i = static_cast<std::size_t>(m);
-    const LossValue value = loss.value(plain_forward(model, {xs[i]}, step, m, device), {ys[i]});
+    Tensors x;
+    for (const auto& input : xs) x.push_back(input[i]);
+    const LossValue value = loss.value(plain_forward(model, x, step, m, device), {ys[i]});
     (value.sum / weight).backward();
     sum += value.sum.item<double>();
   }

@@ -8,31 +8,45 @@
 namespace pipewright::cli {
 namespace {
 
-config::Config config_of(const config::Component& model) {
+/// For models that take their sizes from the data.
+app::DataSet sample_data() {
+  app::DataSet data;
+  data.vocabulary = data.source_vocabulary = 260;  // bytes as tokens
+  data.channels = 3;
+  data.image = 224;
+  data.classes = 10;
+  return data;
+}
+
+/// With its default parameters, but for those given.
+std::string size_of(const config::Component& model,
+                    const std::vector<std::pair<std::string, config::Value>>& parameters) {
   config::Config config;
   config.model.name = model.name;
   for (const config::Option& option : model.parameters)
     config.model.parameters.set(option.name, option.fallback);
-  return config;
+  for (const auto& [name, value] : parameters) config.model.parameters.set(name, value);
+  app::DataSet data = sample_data();
+  if (!parameters.empty()) data.classes = 0;  // a published size says all
+  const Sequence layers = app::make_model(config, data).layers;
+  return fmt::format("{} layers, {} parameters", layers.size(), num_parameters(outline_of(layers)));
 }
 
-constexpr std::int64_t kSampleVocabulary = 260;  // bytes as tokens
+std::string written(const catalog::PublishedSize& size) {
+  std::string text;
+  for (const auto& [name, value] : size.parameters)
+    text += fmt::format("{}{} = {}", text.empty() ? "" : ", ", name, config::toml_text(value));
+  return text;
+}
 
 void print_model(const config::Component& model) {
-  app::DataSet data;
-  data.vocabulary = kSampleVocabulary;
-  const Sequence layers = app::make_model(config_of(model), data).layers;
-  std::int64_t parameters = 0;
-  int last = -1;  // shared tensors count once; numbers rise with first uses
-  for (const auto& layer : outline_of(layers)) {
-    for (const TensorOutline& tensor : layer) {
-      if (!tensor.is_parameter || tensor.number <= last) continue;
-      last = tensor.number;
-      parameters += tensor.numel();
-    }
+  const app::DataSet data = sample_data();
+  fmt::print("{}: {}\n  as it is by default: {} (with {} tokens, or {} classes of pictures)\n",
+             model.name, model.words, size_of(model, {}), data.vocabulary, data.classes);
+  for (const catalog::PublishedSize& size : catalog::published_sizes()) {
+    if (size.model == model.name)
+      fmt::print("  {}: {}\n    {}\n", size.name, size_of(model, size.parameters), written(size));
   }
-  fmt::print("{}: {}\n  as it is by default: {} layers, {} parameters (with {} tokens)\n",
-             model.name, model.words, layers.size(), parameters, kSampleVocabulary);
 }
 
 void print_options(const config::Component& component) {
