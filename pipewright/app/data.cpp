@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "pipewright/app/clicks.h"
 #include "pipewright/app/make.h"
 #include "pipewright/base/error.h"
 #include "pipewright/data/array_source.h"
@@ -232,6 +233,7 @@ DataSet open_data(const config::Config& config) {
   if (config.data.name == "images") return open_image_data(config);
   if (config.data.name == "segments") return open_segments(config);
   if (config.data.name == "arrays") return open_array_data(config);
+  if (config.data.name == "clicks") return open_clicks(config);
   throw InvalidArgument("data", fmt::format("there is no data source '{}'", config.data.name));
 }
 

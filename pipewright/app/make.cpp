@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 
+#include "pipewright/app/clicks.h"
 #include "pipewright/base/error.h"
 #include "pipewright/graph/batch_analysis.h"
 #include "pipewright/graph/cut.h"
@@ -172,8 +173,9 @@ Tensors example_inputs(const DataSet& data) {
 
 MadeModel from_script(const config::Config& config, const DataSet& data) {
   const Graph graph = Graph::load(config.model.file);
-  if (config.pipeline.micro_batches * config.data_parallel.replicas > 1)
-    analyse_batch(graph, example_inputs(data)).check(true);
+  const bool lanes = config.auto_micro_batch.num != 1;  // batch norms cannot run beside themselves
+  if (lanes || config.pipeline.micro_batches * config.data_parallel.replicas > 1)
+    analyse_batch(graph, example_inputs(data)).check(/*allow_batch_norm=*/!lanes);
   const auto stages = config.pipeline.ranks * std::max<std::int64_t>(1, config.pipeline.chunks);
   CutOptions options;
   options.wanted_layers = std::max(kLeastLayers, static_cast<int>(2 * stages));
@@ -184,10 +186,12 @@ MadeModel from_script(const config::Config& config, const DataSet& data) {
 
 MadeModel make_model(const config::Config& config, const DataSet& data) {
   if (!config.model.file.empty()) return from_script(config, data);
+  if (is_click_model(config.model.name)) return {make_click_model(config, data)};
   return {maker_of(config.model.name)(config, data)};
 }
 
 Loss make_loss(const config::Config& config) {
+  if (is_of_clicks(config)) return binary_cross_entropy();
   return config.train.loss == "mean_squared_error" ? mean_squared_error() : cross_entropy();
 }
 

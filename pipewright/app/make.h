@@ -21,6 +21,9 @@ struct DataSet {
   std::int64_t channels = 0;                     // of pictures; 0: it has none
   std::int64_t image = 0;                        // of pictures: the smaller of height and width
   std::int64_t classes = 0;                      // of pictures or pixels; 0: it does not tell
+  std::int64_t click_numbers = 0;                // of clicks
+  std::int64_t click_fields = 0;                 // of clicks; 0: it has none
+  std::int64_t click_buckets = 0;                // of clicks: ids a field
   std::string words;                             // for people
 };
 

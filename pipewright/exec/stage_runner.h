@@ -69,6 +69,8 @@ class StageRunner {
   /// Of the last stage: sums and weights by micro-batch, and outputs where they were asked for.
   const std::map<int, LossValue>& losses() const { return losses_; }
   std::map<int, Tensors>& outputs() { return outputs_; }
+  /// Where somebody else has run the micro-batches.
+  void set_losses(std::map<int, LossValue> losses) { losses_ = std::move(losses); }
   void clear_results();
 
   /// How long receives have waited since the last call, in seconds: time that was not the stage's

@@ -51,7 +51,7 @@ struct Line {
 StepMetrics parse_step(const Line& line) {
   const JsonObject object = line.object();
   object.refuse_unknown({"step", "time", "loss", "lr", "samples_per_second", "seconds", "bubble",
-                         "gradient_norm", "loss_scale", "skipped", "peak_bytes",
+                         "auc", "gradient_norm", "loss_scale", "skipped", "peak_bytes",
                          "stage_peak_bytes"});
   StepMetrics metrics;
   metrics.step = object.integer("step", 0, kMost);
@@ -62,6 +62,7 @@ StepMetrics parse_step(const Line& line) {
   metrics.seconds = object.non_negative("seconds");
   metrics.bubble = line.number("bubble");
   if (object.has("gradient_norm")) metrics.gradient_norm = line.number("gradient_norm");
+  if (object.has("auc")) metrics.auc = line.number("auc");
   metrics.loss_scale = object.non_negative_or("loss_scale", 1);
   if (object.has("skipped")) {
     if (!line.root.at("skipped").is_boolean())
@@ -111,6 +112,7 @@ std::string to_json_line(const StepMetrics& metrics) {
                       {"seconds", metrics.seconds},
                       {"bubble", number_json(metrics.bubble)}};
   if (metrics.gradient_norm) out["gradient_norm"] = number_json(*metrics.gradient_norm);
+  if (metrics.auc) out["auc"] = number_json(*metrics.auc);
   out["loss_scale"] = metrics.loss_scale;
   out["skipped"] = metrics.skipped;
   if (!metrics.peak_bytes.empty()) out["peak_bytes"] = metrics.peak_bytes;

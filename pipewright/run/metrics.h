@@ -21,6 +21,7 @@ struct StepMetrics {
   double seconds = 0;  // of the step
   double bubble = 0;   // idle share of the ranks' time
   std::optional<double> gradient_norm;
+  std::optional<double> auc;  // of the step's samples: area under the ROC curve
   double loss_scale = 1;
   bool skipped = false;                        // no update, for a gradient overflowed
   std::vector<std::int64_t> peak_bytes;        // by rank; empty: not known

@@ -66,17 +66,22 @@ std::string Progress::time_left() const {
   return format_duration(step_seconds_ * left);
 }
 
+std::string Progress::loss_text() const {
+  return fmt::format("loss {:.4f}{}", figures_.loss,
+                     figures_.auc ? fmt::format("  auc {:.4f}", *figures_.auc) : "");
+}
+
 std::string Progress::plain_line() const {
-  return fmt::format("step {:>{}}/{}  loss {:.4f}  {}  bubble {:.1f}%  {} left", done_,
-                     fmt::formatted_size("{}", options_.num_steps), options_.num_steps,
-                     figures_.loss, rate_text(rate_), 100 * bubble_, time_left());
+  return fmt::format("step {:>{}}/{}  {}  {}  bubble {:.1f}%  {} left", done_,
+                     fmt::formatted_size("{}", options_.num_steps), options_.num_steps, loss_text(),
+                     rate_text(rate_), 100 * bubble_, time_left());
 }
 
 std::string Progress::bar_line(int width) const {
   const std::string head = fmt::format("step {}/{} ", done_, options_.num_steps);
   // In the order in which they are given up, the last first.
   const std::array<std::string, 4> figures = {
-      fmt::format(" loss {:.4f}", figures_.loss), fmt::format("  {} left", time_left()),
+      fmt::format(" {}", loss_text()), fmt::format("  {} left", time_left()),
       fmt::format("  {}", rate_text(rate_)), fmt::format("  bubble {:.1f}%", 100 * bubble_)};
   const std::array<std::size_t, 4> order = {0, 2, 3, 1};  // as they stand on the line
   std::size_t shown = figures.size();

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -12,6 +13,7 @@ struct ProgressFigures {
   double loss = 0;
   double samples_per_second = 0;
   double bubble = 0;
+  std::optional<double> auc = {};  // area under the ROC curve
 };
 
 struct ProgressOptions {
@@ -49,6 +51,7 @@ class Progress {
  private:
   std::string bar_line(int width) const;
   std::string plain_line() const;
+  std::string loss_text() const;
   std::string time_left() const;
   bool is_due(double now) const;
 

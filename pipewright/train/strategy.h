@@ -30,6 +30,9 @@ struct Strategy {
   // The pipeline.
   int ranks = 1;
   int micro_batches = 1;
+  /// So many micro-batches run beside each other instead of one after the other, on threads or
+  /// streams (auto micro batch): of one rank with the whole model. 0: none do.
+  int lanes = 0;
   std::string schedule = "1f1b";
   int chunks = 0;               // stages a rank; 0: the schedule's default
   std::vector<int> sizes = {};  // layers by stage; empty: by stage guards, cost hints or parameters

@@ -36,6 +36,7 @@ void check_strategy(const Strategy& s) {
     refuse(fmt::format("deadline_seconds = {}; use more than 0", s.deadline_seconds));
   if (find_schedule(s.schedule).forward_only)
     refuse(fmt::format("schedule '{}' trains nothing", s.schedule));
+  check_lanes(s);
 }
 
 void check_precision(const Strategy& strategy, const StageLayout& layout) {
@@ -104,6 +105,7 @@ Training::Training(Sequence model, Loss loss, const OptimizerFactory& factory, S
       if (stage->stage() + 1 == shared_.layout.num_stages()) last_stage_ = stage.get();
     }
   }
+  if (strategy_.lanes > 0) lanes_.emplace(&shared_, strategy_, &pipeline_);
 }
 
 SharedModel Training::lay_out(Loss loss) {
@@ -198,7 +200,7 @@ StepResult Training::run(const Batch& batch, StepKind kind) {
   const auto start = Clock::now();
   const double started = day_seconds();
   try {
-    pipeline_.run(kind, input, &result.timeline);
+    run_micro_batches(kind, input, &result.timeline);
     if (kind != StepKind::kForward && kind != StepKind::kUpdate && !scaler_) check_loss();
     gather_totals(kind, started, &result);
     check_results(kind);
@@ -216,6 +218,13 @@ StepResult Training::run(const Batch& batch, StepKind kind) {
   if (kind != StepKind::kForward && last_stage_ != nullptr) last_stage_->clear_results();
   count(kind);
   return result;
+}
+
+/// And the update, of a kUpdate.
+void Training::run_micro_batches(StepKind kind, const StepInput& input, Timeline* timeline) {
+  if (!lanes_ || kind == StepKind::kForward) return pipeline_.run(kind, input, timeline);
+  lanes_->run(input, timeline);
+  if (kind == StepKind::kUpdate) lanes_->step([this](int stage) { update(stage); });
 }
 
 /// What can be told only when all micro-batches have run.

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "pipewright/train/lane_step.h"
 #include "pipewright/train/memory_report.h"
 #include "pipewright/train/pipeline.h"
 #include "pipewright/train/reducer.h"
@@ -64,6 +65,7 @@ class Training {
  private:
   SharedModel lay_out(Loss loss);
   StepInput make_input(const Batch& batch, StepKind kind) const;
+  void run_micro_batches(StepKind kind, const StepInput& input, Timeline* timeline);
   void check_results(StepKind kind);
   void finish_mini_batch(StepKind kind);
   void join_replicas();
@@ -107,6 +109,7 @@ class Training {
   std::optional<LossScaler> scaler_;
   StageRunner* last_stage_ = nullptr;  // null: another process has it
   bool has_norms_ = false;
+  std::optional<LaneStep> lanes_;  // that run the micro-batches
 
   std::int64_t num_steps_ = 0;
   std::int64_t num_updates_ = 0;

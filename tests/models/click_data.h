@@ -32,16 +32,19 @@ inline Sequence make_clicks_model(const std::string& name, ClickModelSizes sizes
   return name == "dlrm" ? make_dlrm(sizes) : make_din(sizes);
 }
 
+inline ClickLogOptions click_options(std::int64_t first, std::int64_t rows) {
+  return {.rows = rows,
+          .numeric = kClickNumbers,
+          .fields = kClickFields,
+          .values = kClickValues,
+          .interactions = 3,
+          .seed = 5,
+          .first_row = first};
+}
+
 /// Rows of the log from `first` on.
 inline SampleBatch click_rows(std::int64_t first, std::int64_t rows) {
-  const ClickSource source(
-      std::make_shared<GeneratedClicks>(ClickLogOptions{.rows = rows,
-                                                        .numeric = kClickNumbers,
-                                                        .fields = kClickFields,
-                                                        .values = kClickValues,
-                                                        .interactions = 3,
-                                                        .seed = 5,
-                                                        .first_row = first}));
+  const ClickSource source(std::make_shared<GeneratedClicks>(click_options(first, rows)));
   std::vector<std::int64_t> all(static_cast<std::size_t>(rows));
   std::iota(all.begin(), all.end(), 0);
   return source.batch(all, 0);
