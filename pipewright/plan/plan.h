@@ -23,7 +23,7 @@ struct Plan {
   std::vector<int> sizes;                          // layers by stage
   std::int64_t memory_bytes = 0;                   // a rank's budget; 0: without end
   std::vector<std::vector<Operation>> operations;  // by stage; empty: nothing is run again
-  std::vector<char> offload;  // by stage: what it keeps goes to the host; as long as operations
+  std::vector<char> offload;  // by stage: what it keeps goes to the host; empty: of no stage
 
   double step_seconds = 0;
   double bubble_fraction = 0;
@@ -31,6 +31,7 @@ struct Plan {
 
   std::string recompute() const { return operations.empty() ? "none" : "budget"; }
   bool offloads() const { return std::count(offload.begin(), offload.end(), 1) > 0; }
+  bool offloads(std::size_t stage) const { return stage < offload.size() && offload[stage] != 0; }
   double samples_per_second() const { return static_cast<double>(global_batch) / step_seconds; }
 
   friend bool operator==(const Plan&, const Plan&) = default;

@@ -32,7 +32,7 @@ StepCosts step_costs(const Profile& profile, const Plan& plan, const Program& pr
     costs.stages.push_back(
         stage_cost(profile, ranges[s], program, static_cast<int>(s),
                    plan.operations.empty() ? save_everything(ranges[s].size()) : plan.operations[s],
-                   !plan.operations.empty() && plan.offload[s] != 0));
+                   plan.offloads(s)));
     if (bandwidth > 0) {
       costs.stages.back().link_time =
           static_cast<double>(profile.layers[ranges[s].last - 1].output_bytes) / bandwidth;
@@ -312,6 +312,15 @@ Plan predict(std::span<const Profile> profiles, Plan plan, double link_bandwidth
   predict_with(scale_profile(profiles, rows, plan.micro_batch_size), plan_program(plan),
                link_bandwidth, link_latency, &plan);
   return plan;
+}
+
+Timeline predicted_timeline(std::span<const Profile> profiles, const Plan& plan) {
+  const double rows = static_cast<double>(plan.global_batch) / plan.micro_batches;
+  const Profile profile = scale_profile(profiles, rows, plan.micro_batch_size);
+  const Program program = plan_program(plan);
+  Timeline timeline = simulate(program, step_costs(profile, plan, program, 0, 0)).timeline;
+  timeline.time_unit = "s";
+  return timeline;
 }
 
 }  // namespace pipewright

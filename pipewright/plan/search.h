@@ -4,6 +4,7 @@
 
 #include "pipewright/cost/profile.h"
 #include "pipewright/plan/plan.h"
+#include "pipewright/trace/timeline.h"
 
 namespace pipewright {
 
@@ -43,5 +44,8 @@ PlanSearch search_plans(std::span<const Profile> profiles, const PlanRequest& re
 /// What a plan costs on a model of these profiles: its predictions are filled in.
 Plan predict(std::span<const Profile> profiles, Plan plan, double link_bandwidth = 0,
              double link_latency = 0);
+
+/// The step that is predicted so.
+Timeline predicted_timeline(std::span<const Profile> profiles, const Plan& plan);
 
 }  // namespace pipewright

@@ -157,6 +157,21 @@ TEST(PlanSearch, RecomputesWhereOnlyThatFits) {
   EXPECT_LE(tight.plans[0].peak_bytes[0], request.memory_bytes);
 }
 
+TEST(Predict, APlanWrittenByHandNeedNotSayThatItDoesNotOffload) {
+  const Profile profile = random_profile(8, 3);
+  PlanRequest request;
+  const PlanSearch found = search_plans(std::span(&profile, 1), request);
+  Plan plan = found.plans.at(0);
+  plan.operations = {keep_checkpoints(8, {1, 4}, false)};
+  plan.offload = {0};
+  const Plan said = predict(std::span(&profile, 1), plan);
+  plan.offload.clear();
+  const Plan unsaid = predict(std::span(&profile, 1), plan);
+  EXPECT_EQ(said.step_seconds, unsaid.step_seconds);
+  EXPECT_EQ(said.peak_bytes, unsaid.peak_bytes);
+  EXPECT_GT(unsaid.step_seconds, found.plans[0].step_seconds);
+}
+
 TEST(PlanSearch, SaysWhyNot) {
   const Profile profile = random_profile(3, 1);
   PlanRequest request;
