@@ -74,9 +74,10 @@ class Run {
   }
 
   Ending go(bool resume) {
+    if (!resume) load_weights(config_, &trainer_, hooks_.note);  // before anything is written
     open_folder(resume);
     const std::int64_t done = resume ? restore() : 0;
-    if (done == 0) load_weights(config_, &trainer_, hooks_.note);
+    if (resume && done == 0) load_weights(config_, &trainer_, hooks_.note);
     ending_.steps = done;
     if (folder_) begin_session(done);
     note(fmt::format("{}: {} layers, {}", name(), trainer_.model().size(), data_.words));

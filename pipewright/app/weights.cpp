@@ -123,8 +123,9 @@ void load_weights(const config::Config& config, Trainer* trainer,
   if (has_foreign_names(config) && !ours) {
     options.name_in_file = foreign_names(config, in_file);
     options.allow_unexpected = true;  // masks, poolers, other heads
-    // A file of the encoder alone: the head learns from its start.
-    options.allow_missing = std::none_of(in_file.begin(), in_file.end(),
+    // A file of BERT's encoder alone: the head learns from its start.
+    options.allow_missing = config.model.name == "bert" &&
+                            std::none_of(in_file.begin(), in_file.end(),
                                          [](const auto& name) { return name.starts_with("cls."); });
     const auto beside = std::filesystem::path(path) / kConfigFile;
     if (std::filesystem::exists(beside)) check_config(beside, config, *trainer);

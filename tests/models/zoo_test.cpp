@@ -130,7 +130,7 @@ TEST(UNet, SkipsCrossEverythingBetween) {
   EXPECT_THAT(popped, testing::ElementsAre("skip2", "skip1"));
 }
 
-TEST(Zoo, SizesThatDoNotFitAreRefusedInWords) {
+TEST(ZooSizes, ThatDoNotFitAreRefusedInWords) {
   EXPECT_THAT(refusal([] { make_resnet({.blocks = {}}); }), HasSubstr("[resnet] no blocks"));
   EXPECT_EQ(refusal([] { make_resnet({.width = 0}); }), "[resnet] width = 0; use 1 or more");
   EXPECT_THAT(refusal([] { make_vgg({.widths = {8}}); }),
