@@ -44,11 +44,15 @@ $(configured): CMakePresets.json | setup-build
 build: setup-build $(configured)  ## the library and the program, at build/pipewright
 	@cmake --build $(BUILD) -j $(JOBS)
 
-run: setup-build $(configured)  ## train a small language model over two processes (builds that alone)
-	@cmake --build $(BUILD) -j $(JOBS) --target language_model --target pipewright_program
+run_config := examples/language_model/run.toml
+run: setup-build $(configured)  ## verify and train a small language model over two processes; a page about it
+	@cmake --build $(BUILD) -j $(JOBS) --target pipewright_program --target pipewright_engine_program
+	@rm -rf out/run
 	@mkdir -p out
-	@$(BUILD)/pipewright launch -n 2 --log-dir out/logs -- \
-	  $(BUILD)/examples/language_model/language_model --html out/training.html
+	@$(BUILD)/pipewright verify $(run_config)
+	@$(BUILD)/pipewright launch -n 2 --log-dir out/logs -- $(BUILD)/pipewright train $(run_config)
+	@$(BUILD)/pipewright report out/run --html out/report.html
+	@echo "To look at it: file://$(CURDIR)/out/report.html"
 
 draw: setup-build $(configured)  ## simulate all schedules and draw them (builds the program alone)
 	@cmake --build $(BUILD) -j $(JOBS) --target pipewright_program

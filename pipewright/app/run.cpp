@@ -9,14 +9,18 @@
 #include <filesystem>
 #include <limits>
 
+#include "pipewright/app/fit.h"
 #include "pipewright/app/make.h"
+#include "pipewright/app/measure.h"
 #include "pipewright/app/setup.h"
 #include "pipewright/app/weights.h"
 #include "pipewright/app/weights_hash.h"
 #include "pipewright/base/error.h"
 #include "pipewright/checkpoint/reader.h"
+#include "pipewright/config/problem.h"
 #include "pipewright/config/write.h"
 #include "pipewright/data/loader.h"
+#include "pipewright/plan/search.h"
 #include "pipewright/run/folder.h"
 #include "pipewright/run/log.h"
 #include "pipewright/run/measured_costs.h"
@@ -58,15 +62,17 @@ struct Progress {
 
 class Run {
  public:
-  Run(const config::Config& config, std::string run_dir, const Hooks& hooks)
+  Run(const config::Config& config, std::string run_dir, const Hooks& hooks,
+      const std::optional<Plan>& plan)
       : config_(config),
+        given_plan_(plan),
         run_dir_(std::move(run_dir)),
         hooks_(hooks),
         data_(open_data(config)),
         loader_(data_.training, loader_options(config, config.data.shuffle)),
         num_steps_(num_steps_of(config, loader_)),
-        strategy_(make_strategy(config, num_updates())),
         model_(make_model(config, data_)),
+        strategy_(fitted_strategy()),
         trainer_(model_.layers, make_loss(config), make_optimizer(config), strategy_),
         first_(config.pipeline.transport == "threads" || read_environment().rank == 0) {
     check_validation();
@@ -76,6 +82,11 @@ class Run {
   Ending go(bool resume) {
     if (!resume) load_weights(config_, &trainer_, hooks_.note);  // before anything is written
     open_folder(resume);
+    plan_ = make_plan();
+    if (folder_) {
+      folder_->write_plan(plan_);
+      if (profile_) folder_->write_profile(*profile_);
+    }
     const std::int64_t done = resume ? restore() : 0;
     if (resume && done == 0) load_weights(config_, &trainer_, hooks_.note);
     ending_.steps = done;
@@ -127,7 +138,19 @@ class Run {
           RunFolder::create(whole.parent_path().string(), whole.filename().string(), facts()));
     }
     folder_->write_config(config::to_toml(config_));
-    folder_->write_plan(plan());
+  }
+
+  /// Measures where the config, or the report on a plan, needs it.
+  Strategy fitted_strategy() {
+    check_fits(config_, model_.layers);
+    Strategy strategy = make_strategy(config_, num_updates());
+    if (given_plan_) use_operations(*given_plan_, &strategy);
+    if (measures(config_) || given_plan_) {
+      grid_ = make_grid(strategy);
+      profile_ = measure_layers(config_, strategy, grid_, data_, model_.layers, hooks_.note);
+    }
+    fit_strategy(config_, model_.layers, profile_, &strategy);
+    return strategy;
   }
 
   RunFacts facts() const {
@@ -140,22 +163,30 @@ class Run {
     facts.strategy["schedule"] = strategy_.schedule;
     facts.strategy["ranks"] = fmt::format("{} {}", strategy_.ranks, strategy_.transport);
     facts.strategy["micro_batches"] = std::to_string(strategy_.micro_batches);
-    facts.strategy["recompute"] = config_.recompute.mode;
+    facts.strategy["recompute"] = given_plan_ ? given_plan_->recompute() : config_.recompute.mode;
     return facts;
   }
 
-  Plan plan() const {
+  /// As it is trained; with what is predicted for it, where the layers were measured.
+  Plan make_plan() const {
+    if (given_plan_) return *given_plan_;
     Plan plan;
     plan.model = name();
     plan.schedule = strategy_.schedule;
     plan.ranks = strategy_.ranks;
     plan.micro_batches = strategy_.micro_batches;
-    plan.global_batch = config_.data.batch;
-    const std::int64_t parts = std::int64_t{strategy_.micro_batches} * strategy_.replicas;
-    plan.micro_batch_size = static_cast<int>((config_.data.batch + parts - 1) / parts);
+    plan.global_batch = (config_.data.batch + strategy_.replicas - 1) / strategy_.replicas;
+    plan.micro_batch_size =
+        static_cast<int>((plan.global_batch + plan.micro_batches - 1) / plan.micro_batches);
     plan.sizes = trainer_.sizes();
     plan.chunks = static_cast<int>(plan.sizes.size()) / plan.ranks;
-    return plan;
+    plan.memory_bytes = config_.recompute.budget;
+    if (strategy_.recompute != RecomputeMode::kNone) {
+      plan.operations = trainer_.operations();
+      plan.offload = trainer_.offload();
+      plan.offload.resize(plan.operations.size());
+    }
+    return profile_ ? predict(std::span(&*profile_, 1), plan) : plan;
   }
 
   void begin_session(std::int64_t done) {
@@ -296,7 +327,7 @@ class Run {
     ending_.predicted_bubble_fraction = StepTimes(predicted).bubble_fraction();
     if (!folder_ || !config_.log.trace) return;
     folder_->write_measured(step, measured);
-    folder_->write_predicted(predicted);
+    if (profile_) folder_->write_predicted(predicted_timeline(std::span(&*profile_, 1), plan_));
   }
 
   void finish() {
@@ -325,17 +356,21 @@ class Run {
   }
 
   const config::Config& config_;
+  const std::optional<Plan>& given_plan_;
   std::string run_dir_;
   const Hooks& hooks_;
   DataSet data_;
   DataLoader loader_;
   std::int64_t num_steps_;
-  Strategy strategy_;
   MadeModel model_;
+  Grid grid_;                       // where it was measured; the trainer's processes are the same
+  std::optional<Profile> profile_;  // of one micro-batch, where it was measured
+  Strategy strategy_;
   Trainer trainer_;
   bool first_;  // of all processes
   Progress progress_;
   std::optional<RunFolder> folder_;
+  Plan plan_;
   std::optional<RunLog> log_;
   std::vector<double> step_seconds_;
   int micro_batches_ = 1;  // of the last step, of this replica
@@ -345,8 +380,15 @@ class Run {
 }  // namespace
 
 Ending train(const config::Config& config, const std::string& run_dir, bool resume,
-             const Hooks& hooks) {
-  return Run(config, run_dir, hooks).go(resume);
+             const Hooks& hooks, const std::optional<Plan>& plan) {
+  if (!plan) return Run(config, run_dir, hooks, plan).go(resume);
+  const config::Config planned = planned_config(config, *plan);
+  try {
+    return Run(planned, run_dir, hooks, plan).go(resume);
+  } catch (const config::KeyError& error) {  // of the plan's, not of the file's
+    throw InvalidArgument("plan",
+                          fmt::format("it does not fit: {}: {}", error.key(), error.words()));
+  }
 }
 
 }  // namespace pipewright::app

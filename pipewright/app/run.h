@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "pipewright/config/config.h"
+#include "pipewright/plan/plan.h"
 #include "pipewright/run/metrics.h"
 
 namespace pipewright::app {
@@ -37,9 +38,10 @@ struct Ending {
 
 /// Trains as a config says, in a folder of the run's own: config, metrics, timeline, checkpoints.
 /// Of several processes all call it, and the first writes the folder. `resume`: goes on from its
-/// last checkpoint. Throws InvalidArgument for what cannot be done, StorageError where the disk
+/// last checkpoint. `plan`: takes the place of the config's pipeline and recompute. Throws
+/// InvalidArgument for what cannot be done, config::KeyError among it, StorageError where the disk
 /// refuses.
 Ending train(const config::Config& config, const std::string& run_dir, bool resume,
-             const Hooks& hooks);
+             const Hooks& hooks, const std::optional<Plan>& plan = std::nullopt);
 
 }  // namespace pipewright::app

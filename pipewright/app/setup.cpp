@@ -17,14 +17,6 @@ namespace {
 void refuse_what_is_missing(const config::Config& config) {
   if (config.auto_micro_batch.num != 1)
     not_yet("auto_micro_batch", "leave it out, or use pipeline.micro_batches");
-  if (config.pipeline.partition != "time" && config.pipeline.partition != "manual") {
-    not_yet(fmt::format("pipeline.partition = \"{}\"", config.pipeline.partition),
-            "use \"time\" or \"manual\"");
-  }
-  if (config.recompute.mode == "named" || config.recompute.mode == "budget") {
-    not_yet(fmt::format("recompute.mode = \"{}\"", config.recompute.mode),
-            "use \"all\", \"every\" or \"sqrt\"");
-  }
 }
 
 LearningRate after_warm_up(const config::Train& train, std::int64_t num_updates) {
@@ -43,7 +35,9 @@ RecomputeMode recompute_mode(const std::string& name) {
       {"all", RecomputeMode::kAll},
       {"except_last", RecomputeMode::kExceptLast},
       {"every", RecomputeMode::kEvery},
-      {"sqrt", RecomputeMode::kSqrt}};
+      {"named", RecomputeMode::kNamed},
+      {"sqrt", RecomputeMode::kSqrt},
+      {"budget", RecomputeMode::kBudget}};
   return modes.at(name);
 }
 
@@ -77,6 +71,8 @@ Strategy make_strategy(const config::Config& config, std::int64_t num_updates) {
   set_pipeline(config, &strategy);
   strategy.recompute = recompute_mode(config.recompute.mode);
   strategy.recompute_every = static_cast<int>(config.recompute.every);
+  strategy.checkpoints = config.recompute.checkpoints;
+  strategy.memory_budget = config.recompute.budget;
   strategy.offload = config.recompute.offload;
   strategy.learning_rate = after_warm_up(config.train, num_updates);
   if (config.train.warmup > 0)

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
 
 namespace pipewright::cli {
 
@@ -9,7 +11,8 @@ namespace pipewright::cli {
 void add_simulate(CLI::App& program);
 void add_partition(CLI::App& program);
 void add_recompute(CLI::App& program);
-void add_plan(CLI::App& program);
+/// `words`: the command line, to hand on to pipewright-engine.
+void add_plan(CLI::App& program, std::vector<std::string> words);
 void add_launch(CLI::App& program);
 void add_report(CLI::App& program);
 void add_init(CLI::App& program);

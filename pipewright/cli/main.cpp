@@ -29,8 +29,9 @@ void check_command(const CLI::App& program, int argc, char** argv) {
 }
 
 /// What pipewright-engine does; it has the options.
-constexpr std::array<std::pair<const char*, const char*>, 2> kEngineCommands = {
+constexpr std::array<std::pair<const char*, const char*>, 3> kEngineCommands = {
     {{"train", "Train a model as a config file says"},
+     {"verify", "Check a config's training against plain single-device training"},
      {"models", "List the models and data sources that a config may name"}}};
 
 bool is_engine_command(std::string_view word) {
@@ -55,7 +56,7 @@ int run(int argc, char** argv) {
   add_simulate(program);
   add_partition(program);
   add_recompute(program);
-  add_plan(program);
+  add_plan(program, {argv + std::min(argc, 1), argv + argc});
   add_launch(program);
   add_report(program);
   add_init(program);

@@ -25,6 +25,28 @@ std::tuple<int, int, int> order_of(const Place& place) {
 ConfigError::ConfigError(const std::string& file, std::vector<std::string> problems)
     : InvalidArgument("config", all_of_them(file, problems)), problems_(std::move(problems)) {}
 
+KeyError::KeyError(std::string key, std::string words)
+    : InvalidArgument("config", fmt::format("{}: {}", key, words)),
+      key_(std::move(key)),
+      words_(std::move(words)) {}
+
+Places::Places(std::string file, std::vector<std::string> overrides,
+               std::map<std::string, Place> places)
+    : file_(std::move(file)), overrides_(std::move(overrides)), places_(std::move(places)) {}
+
+Place Places::of(const std::string& key) const {
+  const auto found = places_.find(key);
+  if (found != places_.end()) return found->second;
+  const auto section = places_.find(key.substr(0, key.find('.')));
+  return section == places_.end() ? Place{} : section->second;
+}
+
+ConfigError Places::located(const KeyError& error) const {
+  Problems problems(file_, overrides_);
+  problems.add(of(error.key()), error.key(), error.words());
+  return {file_, problems.sorted()};
+}
+
 Problems::Problems(std::string file, std::vector<std::string> overrides)
     : file_(std::move(file)), overrides_(std::move(overrides)) {}
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,36 @@ class ConfigError : public InvalidArgument {
 
  private:
   std::vector<std::string> problems_;
+};
+
+/// A mistake that shows only when model and data are there: a key with its section, what is wrong
+/// and what to do. Places::located() adds file and line.
+class KeyError : public InvalidArgument {
+ public:
+  KeyError(std::string key, std::string words);
+
+  const std::string& key() const { return key_; }
+  const std::string& words() const { return words_; }
+
+ private:
+  std::string key_;
+  std::string words_;
+};
+
+/// Where the keys of a config stand, for what is found wrong later.
+class Places {
+ public:
+  Places() = default;
+  Places(std::string file, std::vector<std::string> overrides, std::map<std::string, Place> places);
+
+  /// Of a key that is not set: where its section begins, or the file.
+  Place of(const std::string& key) const;
+  ConfigError located(const KeyError& error) const;
+
+ private:
+  std::string file_ = "the config";
+  std::vector<std::string> overrides_;
+  std::map<std::string, Place> places_;  // of keys by full name, and of sections
 };
 
 /// Collects what is wrong, so that all of it is told at once.

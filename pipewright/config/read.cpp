@@ -41,10 +41,12 @@ class Reader {
     fill_in(find(known_.models, config_.model.name), &config_.model.parameters);
     fill_in(find(known_.data, config_.data.name), &config_.data.parameters);
     check_rules(config_, known_, wrong_, [this](const std::string& key, const std::string& words) {
-      problems_->add(place_of(key), key, words);
+      problems_->add(Places("", {}, places_).of(key), key, words);
     });
     return config_;
   }
+
+  const std::map<std::string, Place>& places() const { return places_; }
 
  private:
   const Section* find_section(std::string_view name) const {
@@ -52,14 +54,6 @@ class Reader {
       if (!section.name.empty() && section.name == name) return &section;
     }
     return nullptr;
-  }
-
-  /// Of a key that is not set: where its section begins.
-  Place place_of(const std::string& key) const {
-    const auto found = places_.find(key);
-    if (found != places_.end()) return found->second;
-    const auto section = places_.find(key.substr(0, key.find('.')));
-    return section == places_.end() ? Place{} : section->second;
   }
 
   void read_setting(const Node& node, const Section& section, const Setting& setting) {
@@ -184,7 +178,7 @@ class Reader {
 }  // namespace
 
 Config read_text(std::string_view text, const std::string& file,
-                 const std::vector<std::string>& overrides, const Known& known) {
+                 const std::vector<std::string>& overrides, const Known& known, Places* places) {
   Problems problems(file, overrides);
   Node root = parse_toml(text, &problems);
   const bool parsed = problems.empty();
@@ -193,12 +187,13 @@ Config read_text(std::string_view text, const std::string& file,
   Reader reader(known, &problems);
   Config config = reader.read(root);
   problems.refuse();
+  if (places != nullptr) *places = {file, overrides, reader.places()};
   return config;
 }
 
-Config read(const std::string& path, const std::vector<std::string>& overrides,
-            const Known& known) {
-  return read_text(read_file(path, "config"), path, overrides, known);
+Config read(const std::string& path, const std::vector<std::string>& overrides, const Known& known,
+            Places* places) {
+  return read_text(read_file(path, "config"), path, overrides, known, places);
 }
 
 std::string run_folder(const Config& config, const std::string& file) {

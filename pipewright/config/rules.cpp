@@ -193,10 +193,17 @@ class Rules {
       report_("recompute.checkpoints",
               "empty with mode = \"named\"; write the names of the layers whose inputs are held");
     }
-    if (recompute.mode != "none" && recompute.offload && num_gpus() == 0 &&
-        sound({"recompute.offload", "pipeline.devices"})) {
+    if (recompute.mode == "none" || !recompute.offload ||
+        !sound({"recompute.offload", "pipeline.devices"})) {
+      return;
+    }
+    if (num_gpus() == 0) {
       report_("recompute.offload",
               "true without a GPU; write pipeline.devices = [\"cuda:0\"], or false");
+    } else if (num_gpus() < config_.pipeline.devices.size()) {
+      report_("recompute.offload",
+              "true, but some of pipeline.devices are the CPU, which keeps everything in the "
+              "host's memory already; write GPUs alone, or false");
     }
   }
 

@@ -15,13 +15,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A process has as many as its launcher gave it.
-int threads_per_rank(const Strategy& strategy, const Grid& grid) {
-  if (strategy.threads_per_rank > 0) return strategy.threads_per_rank;
-  if (!grid.one_process()) return torch::get_num_threads();
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / strategy.ranks);
-}
-
 /// What the user could change, most useful first.
 std::string memory_advice(const Strategy& strategy) {
   std::string advice = "to use less: ";
@@ -47,6 +40,12 @@ Program lowered(Program program, RecomputeMode recompute, bool update, bool redu
 
 }  // namespace
 
+int threads_per_rank(const Strategy& strategy, bool one_process) {
+  if (strategy.threads_per_rank > 0) return strategy.threads_per_rank;
+  if (!one_process) return torch::get_num_threads();
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / strategy.ranks);
+}
+
 Program make_program(const Strategy& strategy, int micro_batches) {
   return make_schedule({.name = strategy.schedule,
                         .ranks = strategy.ranks,
@@ -67,7 +66,7 @@ Pipeline::Pipeline(const SharedModel& shared, const Strategy& strategy, const Gr
       transport_(make_transport(grid, strategy, shared.layout.devices)),
       sharing_(transport_.get(), strategy.ranks),
       memory_slots_(shared.layout.placement.size(), MemoryMeter::kOutside),
-      workers_(grid.num_here(), threads_per_rank(strategy, grid)) {
+      workers_(grid.num_here(), threads_per_rank(strategy, grid.one_process())) {
   for (int i = 0; i < grid.num_here(); ++i) {
     RankOptions options;
     options.rank = grid.first_here() + i;

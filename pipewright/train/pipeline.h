@@ -21,6 +21,10 @@ enum class StepKind {
   kForward,    // no gradients
 };
 
+/// Threads that a rank computes with: the strategy's; else of one process a share of the cores, of
+/// several what the launcher gave.
+int threads_per_rank(const Strategy& strategy, bool one_process);
+
 /// The ranks of this process: their threads, what runs on them and how they meet.
 class Pipeline {
  public:

@@ -20,14 +20,27 @@ std::vector<int> checkpoints_of(const Sequence& model, const Strategy& strategy,
   if (strategy.recompute == RecomputeMode::kSqrt) return sqrt_checkpoints(layers);
   std::vector<int> checkpoints = {1};
   if (strategy.recompute != RecomputeMode::kNamed) return checkpoints;
+  const auto& named = strategy.checkpoints;
   for (std::size_t i = first + 1; i < last; ++i) {
-    if (model.layers()[i].options.checkpoint)
-      checkpoints.push_back(static_cast<int>(i - first) + 1);
+    const Layer& layer = model.layers()[i];
+    const bool is_one = named.empty()
+                            ? layer.options.checkpoint
+                            : std::find(named.begin(), named.end(), layer.name) != named.end();
+    if (is_one) checkpoints.push_back(static_cast<int>(i - first) + 1);
   }
   return checkpoints;
 }
 
 [[noreturn]] void refuse(const std::string& why) { throw InvalidArgument("trainer", why); }
+
+void check_names(const Sequence& model, const Strategy& strategy) {
+  for (const std::string& name : strategy.checkpoints) {
+    if (std::any_of(model.layers().begin(), model.layers().end(),
+                    [&](const Layer& layer) { return layer.name == name; }))
+      continue;
+    refuse(fmt::format("checkpoints names '{}', which is no layer of the model", name));
+  }
+}
 
 void check_budget(const Sequence& model, const Strategy& strategy) {
   if (strategy.memory_budget <= 0)
@@ -134,6 +147,7 @@ void plan_recompute(const Strategy& strategy, const Program& program, SharedMode
     shared->offload.resize(shared->recompute.size());
     return;
   }
+  if (strategy.recompute == RecomputeMode::kNamed) check_names(*shared->model, strategy);
   shared->recompute = block_operations(*shared->model, strategy, shared->layout, program);
   shared->offload.assign(shared->recompute.size(), strategy.offload ? 1 : 0);
 }

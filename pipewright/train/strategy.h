@@ -19,7 +19,7 @@ enum class RecomputeMode {
   kAll,         // all of it, from the stage's input
   kExceptLast,  // all of it, but for the last micro-batch
   kEvery,       // the input of every n-th layer is held: blocks of n are run again one by one
-  kNamed,       // the same with the layers that say `checkpoint`
+  kNamed,       // the same with the layers that say `checkpoint`, or that `checkpoints` names
   kSqrt,        // the same with as many blocks as the root of the stage's layers
   kBudget,      // as little as fits `memory_budget`, by the costs in `profile`
   kPlanned,     // what `operations` say
@@ -41,6 +41,9 @@ struct Strategy {
   std::vector<std::string> devices = {};
   RecomputeMode recompute = RecomputeMode::kNone;
   int recompute_every = 1;  // n of kEvery
+  /// Of kNamed: the names of the layers whose inputs are held. Empty: those whose LayerOptions say
+  /// `checkpoint`.
+  std::vector<std::string> checkpoints = {};
   /// Of kBudget: the bytes of tensors that a rank may take, and what the layers cost, as
   /// measure_profile() of `profile/measure.h` measures it for one micro-batch.
   std::int64_t memory_budget = 0;

@@ -110,6 +110,10 @@ void Trainer::save_weights(const std::string& path, const NamesInFile& names) {
 
 const Sequence& Trainer::model() const { return impl_->training.model(); }
 const std::vector<int>& Trainer::sizes() const { return impl_->training.sizes(); }
+const std::vector<std::vector<Operation>>& Trainer::operations() const {
+  return impl_->training.shared().recompute;
+}
+const std::vector<char>& Trainer::offload() const { return impl_->training.shared().offload; }
 std::int64_t Trainer::num_steps() const { return impl_->training.num_steps(); }
 std::int64_t Trainer::num_updates() const { return impl_->training.num_updates(); }
 

@@ -105,6 +105,10 @@ class Trainer {
   const Sequence& model() const;
   /// Layers by stage.
   const std::vector<int>& sizes() const;
+  /// By stage: what is kept and run again of a micro-batch that is recomputed, and whether what is
+  /// kept lies in the host's memory. Of recompute = kNone: nothing is.
+  const std::vector<std::vector<Operation>>& operations() const;
+  const std::vector<char>& offload() const;
   std::int64_t num_steps() const;
   std::int64_t num_updates() const;
   /// All optimizers, by stage; null where a stage has nothing to learn.

@@ -111,6 +111,125 @@ TEST(TrainProgram, AnswersMistakesInWords) {
   expect("train run.toml --resume", 0, "");
 }
 
+TEST(TrainProgram, TellsWhereAMistakeStandsThatTheModelShows) {
+  const Shell pipewright;
+  write_file(pipewright.path("named.toml"),
+             std::string(kConfig) + "[recompute]\nmode = \"named\"\ncheckpoints = [\"blok1\"]\n",
+             "test");
+  const Result result = pipewright("train named.toml");
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("named.toml:19:15: recompute.checkpoints: \"blok1\" is no "
+                                    "layer of the model; did you mean \"block1\"?"));
+  EXPECT_FALSE(std::filesystem::exists(pipewright.path("runs")));
+}
+
+/// Files may not grow beyond 20 KiB, as on a full disk: the first checkpoint does not fit.
+TEST(TrainProgram, SaysWhichFileAFullDiskRefuses) {
+  const Shell pipewright;
+  const Result full = testing_cli::run_program(
+      pipewright.path(""), "--version > version && trap \"\" XFSZ && ulimit -f 20 && " +
+                               std::string(PIPEWRIGHT_PROGRAM) + " train run.toml");
+  EXPECT_EQ(full.status, 1);
+  EXPECT_THAT(full.err, HasSubstr("runs/run/checkpoints/"));
+  EXPECT_THAT(full.err, HasSubstr("File too large"));
+  EXPECT_THAT(full.err, Not(HasSubstr("terminate called")));
+  const RunFacts facts = load_facts(pipewright.path("runs/run"));
+  EXPECT_EQ(facts.sessions.back().outcome, Outcome::kFailed);
+  const Result json = pipewright("train run.toml --json --set log.dir=other > /dev/full");
+  EXPECT_EQ(json.status, 1);
+  EXPECT_THAT(json.err, HasSubstr("cannot write to 'standard output': No space left on device"));
+}
+
+TEST(VerifyProgram, PrintsATableAndOneJsonObject) {
+  const Shell pipewright;
+  const Result table = pipewright("verify run.toml");
+  EXPECT_EQ(table.status, 0) << table.err;
+  EXPECT_THAT(table.out, HasSubstr("interleaved-1f1b"));
+  EXPECT_THAT(table.out, HasSubstr("in float64, against one forward and backward over the whole"));
+  EXPECT_THAT(table.out, HasSubstr(", and all bits are the same"));
+  const Result result = pipewright("verify run.toml --json");
+  ASSERT_EQ(result.status, 0) << result.err;
+  const json out = json::parse(result.out);
+  EXPECT_EQ(out.at("passed"), true);
+  EXPECT_EQ(out.at("bitwise"), true);
+  EXPECT_LE(out.at("max_relative_difference").get<double>(), 1e-10);
+  EXPECT_GT(out.at("cases").size(), 20U);
+  EXPECT_TRUE(out.at("first_difference").is_null());
+  EXPECT_FALSE(std::filesystem::exists(pipewright.path("runs"))) << "it trains nothing";
+}
+
+TEST(VerifyProgram, ExitsWithOneAndNamesTheFirstTensorThatDiffers) {
+  const Shell pipewright;
+  const Result table = pipewright("verify run.toml --tolerance 0");
+  EXPECT_EQ(table.status, 1);
+  EXPECT_THAT(table.out, HasSubstr("DIFFERS"));
+  EXPECT_THAT(table.out, HasSubstr("is the first that differs, by "));
+  const Result result = pipewright("verify run.toml --tolerance 0 --json");
+  EXPECT_EQ(result.status, 1);
+  const json out = json::parse(result.out);
+  EXPECT_EQ(out.at("passed"), false);
+  EXPECT_TRUE(out.at("first_difference")
+                  .at("tensor")
+                  .get<std::string>()
+                  .starts_with(out.at("first_difference").at("layer").get<std::string>()));
+}
+
+TEST(VerifyProgram, AnswersMistakesInWords) {
+  const Shell pipewright;
+  const auto expect = [&](const std::string& arguments, const std::string& words) {
+    const Result result = pipewright(arguments);
+    EXPECT_EQ(result.status, 2) << arguments;
+    EXPECT_THAT(result.err, HasSubstr(words)) << arguments;
+  };
+  expect("verify", "config is required; see pipewright verify --help");
+  expect("verify nowhere.toml", "nowhere.toml");
+  expect("verify run.toml --set pipeline.rnks=3", "did you mean ranks?");
+  expect("verify run.toml --tolerance x", "--tolerance");
+  expect("verify run.toml --set pipeline.ranks=9",
+         "--set pipeline.ranks=9: pipeline.ranks: cannot split 5 layers into 9 stages; write 5 or "
+         "less");
+}
+
+TEST(PlanProgram, MeasuresAConfigsModelAndTrainRunsThePlan) {
+  const Shell pipewright;
+  const Result found = pipewright(
+      "plan run.toml --ranks 2 --memory 1GiB --output plan.json --save-profiles sizes --json");
+  ASSERT_EQ(found.status, 0) << found.err;
+  const json out = json::parse(found.out);
+  const json best = out.at("plans").at(0);
+  EXPECT_EQ(best.at("ranks"), 2);
+  EXPECT_EQ(best.at("peak_bytes").size(), 2U);
+  EXPECT_GT(best.at("step_seconds").get<double>(), 0);
+  EXPECT_TRUE(std::filesystem::exists(pipewright.path("sizes/size-1.json")));
+  EXPECT_EQ(pipewright("plan --profile sizes/size-1.json --global-batch 6").status, 0);
+  const Result trained = pipewright("train run.toml --plan plan.json --json");
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const Result report = pipewright("report runs/run --json");
+  ASSERT_EQ(report.status, 0) << report.err;
+  const json facts = json::parse(report.out);
+  EXPECT_EQ(facts.at("predicted_step_seconds"), best.at("step_seconds"));
+  EXPECT_EQ(facts.at("predicted_peak_bytes"), best.at("peak_bytes"));
+  EXPECT_EQ(facts.at("memory_bytes"), 1 << 30);
+  EXPECT_EQ(read_file(pipewright.path("plan.json"), "test"),
+            read_file(pipewright.path("runs/run/plan.json"), "test"));
+}
+
+TEST(PlanProgram, AnswersMistakesInWords) {
+  const Shell pipewright;
+  const auto expect = [&](const std::string& arguments, int status, const std::string& words) {
+    const Result result = pipewright(arguments);
+    EXPECT_EQ(result.status, status) << arguments;
+    EXPECT_THAT(result.err, HasSubstr(words)) << arguments;
+  };
+  expect("plan", 2, "give a config, whose model is measured, or --profile");
+  expect("plan run.toml --profile x.json", 2, "leave --profile out, or the config");
+  expect("plan run.toml --set model.layers=0", 2, "model.layers");
+  expect("plan run.toml --memory 1KiB", 1, "nothing fits; give more --memory or --ranks");
+  expect("train run.toml --plan nowhere.json", 2, "nowhere.json");
+  write_file(pipewright.path("bad.json"), "{}", "test");
+  expect("train run.toml --plan bad.json", 2, "bad.json");
+}
+
 /// `pipewright train | head`: the reader goes, the training does not.
 TEST(TrainProgram, GoesOnWhereItsReaderIsGone) {
   const Shell pipewright;

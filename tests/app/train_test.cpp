@@ -223,8 +223,6 @@ TEST(Train, RefusesWhatItCannotDo) {
   EXPECT_THAT(error_of(kGpt, {"model.vocab=10"}),
               HasSubstr("model.vocab = 10, but the data has 260 tokens; use at least that, or 0"));
   EXPECT_THAT(error_of(kGpt, {"data.path=/nowhere/text.txt"}), HasSubstr("/nowhere/text.txt"));
-  EXPECT_THAT(error_of(kGpt, {"pipeline.partition=memory"}),
-              HasSubstr("pipeline.partition = \"memory\" is not there yet; use \"time\""));
   EXPECT_THAT(error_of(kGpt, {"pipeline.ranks=9"}), HasSubstr("cannot split 5 layers into 9"));
   EXPECT_THAT(error_of(kGpt, {"model.seq=5000"}), HasSubstr("5000"));
 }

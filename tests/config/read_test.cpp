@@ -129,6 +129,22 @@ TEST(Reader, ReadsAFile) {
             "[config] cannot read '" + path + "': No such file or directory; check the path");
 }
 
+/// What only the model shows is told with its place too: of the key, of its section where it is not
+/// set, of the override.
+TEST(Reader, RemembersWhereKeysStand) {
+  Places places;
+  const auto located = [&](const char* key) {
+    return places.located(KeyError(key, "no; yes")).problems().at(0);
+  };
+  read_text(least_config() + "[pipeline]\nranks = 2\n", "run.toml", {"seed=3"}, sample_known(),
+            &places);
+  EXPECT_EQ(located("pipeline.ranks"), "run.toml:9:9: pipeline.ranks: no; yes");
+  EXPECT_EQ(located("pipeline.sizes"), "run.toml:8:2: pipeline.sizes: no; yes");
+  EXPECT_EQ(located("recompute.budget"), "run.toml:1:1: recompute.budget: no; yes");
+  EXPECT_EQ(located("seed"), "--set seed=3: seed: no; yes");
+  EXPECT_EQ(std::string(KeyError("a.b", "no; yes").what()), "[config] a.b: no; yes");
+}
+
 TEST(Reader, ARunHasAFolderByTheNameOfItsConfig) {
   Config config;
   EXPECT_EQ(run_folder(config, "configs/small.toml"), "runs/small");

@@ -120,6 +120,12 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"OffloadWithoutGpu", "[recompute]\nmode = \"all\"\noffload = true",
              "10:11: recompute.offload: true without a GPU; write pipeline.devices = [\"cuda:0\"], "
              "or false"},
+        Case{
+            "OffloadOfTheCpu",
+            "[recompute]\nmode = \"all\"\noffload = true\n[pipeline]\nranks = 2\ndevices = "
+            "[\"cuda:0\", \"cpu\"]",
+            "10:11: recompute.offload: true, but some of pipeline.devices are the CPU, which keeps "
+            "everything in the host's memory already; write GPUs alone, or false"},
         Case{"CopiesInAPipeline", "[auto_micro_batch]\nnum = \"auto\"\n[pipeline]\nranks = 2",
              "9:7: auto_micro_batch.num: \"auto\" beside pipeline.ranks = 2, micro_batches = 1; "
              "both "

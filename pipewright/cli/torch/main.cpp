@@ -27,6 +27,8 @@ int run(int argc, char** argv) {
   program.failure_message([](const CLI::App*, const CLI::Error&) { return std::string(); });
   program.add_subcommand("about", "What this was built with")->callback(print_about);
   add_train(program);
+  add_verify(program);
+  add_plan_config(program);
   add_models(program);
   try {
     program.parse(argc, argv);

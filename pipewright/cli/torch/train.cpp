@@ -14,6 +14,7 @@
 #include "pipewright/cli/terminal.h"
 #include "pipewright/cli/torch/commands.h"
 #include "pipewright/config/read.h"
+#include "pipewright/run/files.h"
 #include "pipewright/run/progress.h"
 #include "pipewright/transport/environment.h"
 
@@ -36,6 +37,7 @@ void heed_signals() {
 struct Options {
   std::string config;
   std::vector<std::string> overrides;
+  std::string plan;
   bool resume = false;
   bool json = false;
 };
@@ -114,11 +116,15 @@ void print_json(const app::Ending& ending) {
                          {"run_dir", ending.run_dir}};
   if (ending.final_loss) json["final_loss"] = *ending.final_loss;
   if (ending.weights_sha256) json["weights_sha256"] = *ending.weights_sha256;
-  fmt::print("{}\n", json.dump());
+  write_all(fileno(stdout), json.dump() + "\n", "standard output");
 }
 
 void run(const Options& options) {
-  const config::Config config = config::read(options.config, options.overrides, catalog::known());
+  config::Places places;
+  const config::Config config =
+      config::read(options.config, options.overrides, catalog::known(), &places);
+  std::optional<Plan> plan;
+  if (!options.plan.empty()) plan = load_plan(options.plan);
   Display display(options);
   heed_signals();
   const app::Hooks hooks = {
@@ -126,10 +132,14 @@ void run(const Options& options) {
       .step = [&](const StepMetrics& metrics) { display.step(metrics); },
       .note = [&](const std::string& line) { display.note(line); },
       .interrupted = [] { return interrupted != 0; }};
-  const app::Ending ending =
-      app::train(config, config::run_folder(config, options.config), options.resume, hooks);
-  display.end(ending);
-  if (options.json && display.shows()) print_json(ending);
+  try {
+    const app::Ending ending =
+        app::train(config, config::run_folder(config, options.config), options.resume, hooks, plan);
+    display.end(ending);
+    if (options.json && display.shows()) print_json(ending);
+  } catch (const config::KeyError& error) {
+    throw places.located(error);
+  }
 }
 
 }  // namespace
@@ -140,6 +150,9 @@ void add_train(CLI::App& program) {
   command->add_option("config", options->config, "The config, TOML: see docs/configuration.md")
       ->required();
   command->add_option("--set", options->overrides, "section.key=value, instead of the config's");
+  command->add_option("--plan", options->plan,
+                      "A plan of pipewright plan: takes the place of the config's pipeline and "
+                      "recompute");
   command->add_flag("--resume", options->resume,
                     "Go on from the run's last checkpoint, if there is any");
   command->add_flag("--json", options->json,
