@@ -20,4 +20,12 @@ using ProcessGroup = c10d::Backend;
 using ProcessGroup = c10d::ProcessGroup;
 #endif
 
+/// Ends what the group's kernels wait for; the group cannot be used any more. LibTorch 1.x has no
+/// such call: there they end with the process.
+#if TORCH_VERSION_MAJOR >= 2
+inline void abort_group(ProcessGroup& group) { group.abort(); }
+#else
+inline void abort_group(ProcessGroup& /*group*/) {}
+#endif
+
 }  // namespace pipewright::compat

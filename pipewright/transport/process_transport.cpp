@@ -1,11 +1,11 @@
 #include "pipewright/transport/process_transport.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <exception>
 
 #include "pipewright/base/error.h"
+#include "pipewright/transport/tags.h"
 
 namespace pipewright {
 namespace {
@@ -19,28 +19,6 @@ torch::Tensor numbers_buffer(std::int64_t count) {
   return torch::zeros({count}, torch::dtype(torch::kInt64));
 }
 
-constexpr int kMostStages = 512;
-constexpr int kMostIndices = 32;
-
-void check_key(const MessageKey& key) {
-  if (key.stage < kMostStages && key.index < kMostIndices) return;
-  throw InvalidArgument(
-      "transport", fmt::format("stage {} and number {} of the {}; between processes there may be "
-                               "up to {} stages, and up to {} skips, ranks and tied weights",
-                               key.stage, key.index, to_text(key), kMostStages, kMostIndices));
-}
-
-/// Messages of one key come in order; the tag tells keys apart, micro-batches up to 4096 of them:
-/// never are that many of one stage under way.
-int tag_of(const MessageKey& key, std::uint8_t part) {
-  check_key(key);
-  int tag = static_cast<int>(key.kind);  // 3 bits
-  tag = tag * 4 + part;
-  tag = tag * kMostStages + key.stage;
-  tag = tag * kMostIndices + key.index;
-  return tag * 4096 + key.micro_batch % 4096;
-}
-
 }  // namespace
 
 ProcessTransport::ProcessTransport(World* world, c10::intrusive_ptr<compat::ProcessGroup> group,
@@ -49,25 +27,21 @@ ProcessTransport::ProcessTransport(World* world, c10::intrusive_ptr<compat::Proc
                                    std::chrono::duration<double> deadline)
     : world_(world),
       group_(std::move(group)),
-      processes_(std::move(processes)),
+      num_ranks_(static_cast<int>(processes.size())),
       rank_(rank),
       stage_devices_(stage_devices),
       deadline_(deadline),
-      self_(static_cast<int>(processes_.size()), std::move(stage_devices), deadline,
-            std::chrono::microseconds(0)),
+      blame_(world, std::move(processes), rank, deadline),
+      self_(num_ranks_, std::move(stage_devices), deadline, std::chrono::microseconds(0)),
       exceptions_(std::uncaught_exceptions()) {
   listener_ = world_->listen([this] { abort(); });
   sender_ = std::thread([this] { serve_sends(); });
   completer_ = std::thread([this] { serve_completions(); });
+  lifelines_ = std::make_unique<Lifelines>(world_, group_);
 }
 
 ProcessTransport::~ProcessTransport() {
-  if (std::uncaught_exceptions() > exceptions_) {
-    world_->fail(
-        fmt::format("rank {} left the run because of an exception in its program; see its log",
-                    world_->place().rank));
-    abort();
-  }
+  if (world_->leaves_by_exception(exceptions_)) abort();
   {
     std::unique_lock lock(mutex_);
     ending_ = true;  // what was sent is on its way before the threads end
@@ -75,6 +49,7 @@ ProcessTransport::~ProcessTransport() {
   }
   sender_.join();
   completer_.join();
+  lifelines_.reset();  // goodbye
   world_->forget(listener_);
 }
 
@@ -131,8 +106,7 @@ void ProcessTransport::serve_completions() {
 }
 
 void ProcessTransport::fail_sending(int to_rank, const MessageKey& key, const std::string& why) {
-  world_->fail(fmt::format("{}; rank {} was sending it the {}", cause_of(to_rank, why, true),
-                           world_->place().rank, to_text(key)));
+  blame_.fail_sending(to_rank, key, blame_.cause(to_rank, why, true));
 }
 
 void ProcessTransport::put_message(const Outgoing& outgoing) {
@@ -172,8 +146,8 @@ void ProcessTransport::put_header(const Outgoing& outgoing, const MessageHeader&
 
 void ProcessTransport::put(int to_rank, const MessageKey& key, Part part, torch::Tensor buffer) {
   std::vector<torch::Tensor> tensors = {buffer};
-  Work work = group_->send(tensors, processes_[static_cast<std::size_t>(to_rank)],
-                           tag_of(key, static_cast<std::uint8_t>(part)));
+  Work work =
+      group_->send(tensors, blame_.process(to_rank), tag_of(key, static_cast<std::uint8_t>(part)));
   const std::lock_guard lock(mutex_);
   ++traffic_.messages;
   traffic_.bytes += static_cast<std::int64_t>(buffer.nbytes());
@@ -186,7 +160,7 @@ ProcessTransport::Posted ProcessTransport::post(int from_rank, const MessageKey&
   const int tag = tag_of(key, static_cast<std::uint8_t>(part));
   std::vector<torch::Tensor> tensors = {buffer};
   try {
-    Work work = group_->recv(tensors, processes_[static_cast<std::size_t>(from_rank)], tag);
+    Work work = group_->recv(tensors, blame_.process(from_rank), tag);
     return {std::move(buffer), std::move(work)};
   } catch (const std::exception& error) {  // the connection is broken already
     give_up(from_rank, key, error.what());
@@ -275,7 +249,7 @@ bool ProcessTransport::wait_for(const Work& work) {
 
 void ProcessTransport::wait(const Posted& posted, int from_rank, const MessageKey& key) {
   std::string why;
-  world_->set_waiting(processes_[static_cast<std::size_t>(from_rank)]);
+  world_->set_waiting(blame_.process(from_rank));
   try {
     if (wait_for(posted.work)) {
       world_->set_waiting(-1);
@@ -287,42 +261,11 @@ void ProcessTransport::wait(const Posted& posted, int from_rank, const MessageKe
   give_up(from_rank, key, why);
 }
 
-/// Known for sure, and told at once: the others see this rank's connections close. A rank that
-/// waits itself is not to blame.
-std::string ProcessTransport::late(int process, bool sending) const {
-  if (const auto failure = world_->failure()) return *failure;
-  constexpr const char* kAdvice = "raise the deadline if a stage is that slow";
-  const std::vector<int> chain = world_->chain_of_waits(process);
-  if (chain.size() > 1) {
-    return fmt::format("rank {} kept rank {} waiting for {} s; {}", chain.back(),
-                       fmt::join(chain.rbegin() + 1, chain.rend(), " and so rank "),
-                       deadline_.count(), kAdvice);
-  }
-  return fmt::format("rank {} did not {} within {} s; {}", process,
-                     sending ? "take what was sent to it" : "send", deadline_.count(), kAdvice);
-}
-
-/// Who is to blame: the run's first failure if there is one, else the other rank.
-std::string ProcessTransport::cause_of(int other_rank, const std::string& why, bool sending) const {
-  const int process = processes_[static_cast<std::size_t>(other_rank)];
-  if (why.find("imed out") != std::string::npos) return late(process, sending);
-  if (why.empty() && aborted())
-    return world_->failure().value_or("the step was given up because another rank failed");
-  const std::string lost =
-      fmt::format("rank {} was lost: {}", process, why.substr(0, why.find('\n')));
-  const std::string failure = world_->failure_or(lost);
-  if (failure == lost && world_->gone(process))
-    return fmt::format("rank {} has left the run", process);
-  return failure;
-}
-
+/// A wait that was given up says nothing.
 void ProcessTransport::give_up(int from_rank, const MessageKey& key, const std::string& why) {
-  const auto process = [this](int rank) { return processes_[static_cast<std::size_t>(rank)]; };
-  const std::string failure = cause_of(from_rank, why, false);
-  if (!why.empty()) world_->fail(failure);
-  throw TransportError("transport",
-                       fmt::format("{}; rank {} was waiting for the {} from rank {}", failure,
-                                   process(rank_), to_text(key), process(from_rank)));
+  const std::string cause = blame_.cause(from_rank, why, false);
+  if (!why.empty()) world_->fail(cause);
+  blame_.give_up(from_rank, key, cause);
 }
 
 bool ProcessTransport::aborted() const {

@@ -9,7 +9,9 @@
 #include <thread>
 #include <vector>
 
+#include "pipewright/transport/blame.h"
 #include "pipewright/transport/inproc.h"
+#include "pipewright/transport/lifelines.h"
 #include "pipewright/transport/wire.h"
 #include "pipewright/transport/world.h"
 
@@ -78,15 +80,14 @@ class ProcessTransport : public Transport {
   void serve_completions();
   bool aborted() const;
   void fail_sending(int to_rank, const MessageKey& key, const std::string& why);
-  std::string late(int process, bool sending) const;
-  std::string cause_of(int other_rank, const std::string& why, bool sending) const;
 
   World* world_;
   c10::intrusive_ptr<compat::ProcessGroup> group_;
-  std::vector<int> processes_;
+  int num_ranks_;
   int rank_;
   std::vector<torch::Device> stage_devices_;
   std::chrono::duration<double> deadline_;
+  Blame blame_;
   InprocTransport self_;  // between stages of this rank
   DeviceCopy copy_;
 
@@ -109,6 +110,7 @@ class ProcessTransport : public Transport {
   int listener_ = 0;
   std::thread sender_;
   std::thread completer_;
+  std::unique_ptr<Lifelines> lifelines_;
 };
 
 }  // namespace pipewright

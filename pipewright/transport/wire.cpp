@@ -75,7 +75,7 @@ TensorHeader read_tensor(Numbers* numbers) {
 /// Tensors of their own over parts of the buffer, not views of it: writing to one in place must not
 /// look like a change of the others.
 torch::Tensor part_of(const torch::Tensor& buffer, std::int64_t at, const TensorHeader& header) {
-  const auto options = torch::dtype(header.dtype);
+  const auto options = torch::dtype(header.dtype).device(buffer.device());
   if (header.span_bytes() == 0) return torch::empty_strided(header.sizes, header.strides, options);
   return torch::from_blob(
       static_cast<char*>(buffer.data_ptr()) + at, header.sizes, header.strides, [buffer](void*) {},
@@ -177,6 +177,22 @@ torch::Tensor pack(const Message& message, const MessageHeader& header) {
     const std::int64_t bytes = header.tensors[i].span_bytes();
     if (bytes > 0) std::memcpy(at, message.tensors[i].data_ptr(), static_cast<std::size_t>(bytes));
     at += aligned(bytes);
+  }
+  return buffer;
+}
+
+torch::Tensor pack_on(const Message& message, const MessageHeader& header, torch::Device device) {
+  if (device.is_cpu()) return pack(message, header);
+  const auto bytes = torch::dtype(torch::kByte).device(device);
+  torch::Tensor buffer = torch::empty({header.buffer_bytes()}, bytes);
+  std::int64_t at = kAlignment;
+  for (std::size_t i = 0; i < header.tensors.size(); ++i) {
+    const std::int64_t span = header.tensors[i].span_bytes();
+    if (span > 0) {
+      const auto memory = torch::from_blob(message.tensors[i].data_ptr(), {span}, bytes);
+      buffer.slice(0, at, at + span).copy_(memory, /*non_blocking=*/true);
+    }
+    at += aligned(span);
   }
   return buffer;
 }

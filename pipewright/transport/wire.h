@@ -52,11 +52,15 @@ enum class Mark : std::uint8_t {
 /// The buffer of a plain message whose tensors are on the CPU.
 torch::Tensor pack(const Message& message, const MessageHeader& header);
 
+/// The same of one whose tensors are all on a device. On a GPU it is made on the current stream,
+/// and has no mark.
+torch::Tensor pack_on(const Message& message, const MessageHeader& header, torch::Device device);
+
 /// A buffer of that size which says that a header follows.
 torch::Tensor changed_buffer(std::int64_t bytes);
 Mark mark_of(const torch::Tensor& buffer);
 
-/// The message in a buffer, whose memory its tensors share.
+/// The message in a buffer, on the buffer's device, whose memory its tensors share.
 Message unpack(const torch::Tensor& buffer, const MessageHeader& header);
 
 }  // namespace pipewright

@@ -67,10 +67,7 @@ World::World(ProcessPlace place, WorldOptions options)
 }
 
 World::~World() {
-  if (std::uncaught_exceptions() > exceptions_) {
-    fail(fmt::format("rank {} left the run because of an exception in its program; see its log",
-                     place_.rank));
-  }
+  leaves_by_exception(exceptions_);
   const bool talked = signs_->end();
   watch_.join();
   talked ? talk_.join() : talk_.detach();
@@ -148,6 +145,13 @@ std::vector<int> World::chain_of_waits(int first) const {
     return {first};
   }
   return *chain;
+}
+
+bool World::leaves_by_exception(int exceptions_before) {
+  if (std::uncaught_exceptions() <= exceptions_before) return false;
+  fail(fmt::format("rank {} left the run because of an exception in its program; see its log",
+                   place_.rank));
+  return true;
 }
 
 void World::fail(const std::string& why) { signs_->fail(why); }

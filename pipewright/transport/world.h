@@ -68,6 +68,10 @@ class World {
   /// moment at most, until the others can read it: this process may end right after.
   void fail(const std::string& why);
 
+  /// Tells all processes that this one leaves because of an exception in its program, where there
+  /// are more on their way than there were, and says so. For destructors.
+  bool leaves_by_exception(int exceptions_before);
+
   /// What is known of the run's failure.
   std::optional<std::string> failure() const;
 

@@ -1,15 +1,16 @@
-// Ranks as processes over Gloo: the conformance suite, and the ends of a wait.
+// Ranks as processes: the conformance suite, and the ends of a wait.
 
 #include "tests/transport/conformance.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <thread>
 
 #include "pipewright/base/error.h"
 #include "pipewright/transport/gloo.h"
-#include "pipewright/transport/process_transport.h"
+#include "pipewright/transport/ordered_transport.h"
 #include "tests/processes/worker.h"
 #include "tests/refusal.h"
 
@@ -22,26 +23,32 @@ using testing::HasSubstr;
 
 constexpr MessageKey kKey{MessageKind::kActivation, 1, 3, 0};
 
-/// The transport of a test, over a group of its own.
-struct Gloo {
-  explicit Gloo(World* world, double deadline_seconds = 60)
-      : transport(world, group(*world), all(world->place().size), world->place().rank,
-                  std::vector<torch::Device>(kConformanceStages, torch::kCPU),
-                  std::chrono::duration<double>(deadline_seconds)) {}
+/// A group of a test's own.
+c10::intrusive_ptr<compat::ProcessGroup> make_group(const World& world) {
+  static int number = 0;
+  return make_gloo_group(world, std::to_string(number++), world.place().rank, world.place().size,
+                         seconds(60));
+}
 
-  static c10::intrusive_ptr<compat::ProcessGroup> group(const World& world) {
-    static int number = 0;
-    return make_gloo_group(world, std::to_string(number++), world.place().rank, world.place().size,
-                           seconds(60));
+/// Over Gloo, or in the way of NCCL, with Gloo in its place: NCCL needs a GPU a process.
+std::unique_ptr<Transport> make_transport(World* world, const Arguments& arguments,
+                                          double deadline_seconds = 60) {
+  const ProcessPlace& place = world->place();
+  std::vector<int> processes;
+  for (int rank = 0; rank < place.size; ++rank) processes.push_back(rank);
+  const std::vector<torch::Device> devices(kConformanceStages, torch::kCPU);
+  const std::chrono::duration<double> deadline(deadline_seconds);
+  auto group = make_group(*world);
+  if (arguments.at("transport") == "gloo") {
+    return std::make_unique<ProcessTransport>(world, std::move(group), processes, place.rank,
+                                              devices, deadline);
   }
-  static std::vector<int> all(int size) {
-    std::vector<int> processes;
-    for (int rank = 0; rank < size; ++rank) processes.push_back(rank);
-    return processes;
-  }
-
-  ProcessTransport transport;
-};
+  TensorGroups tensors;
+  tensors.up = make_group(*world);
+  tensors.down = make_group(*world);
+  return std::make_unique<OrderedTransport>(world, std::move(group), std::move(tensors), processes,
+                                            place.rank, torch::kCPU, devices, deadline);
+}
 
 WorldOptions patient() { return {.deadline = seconds(30), .start_deadline = seconds(50)}; }
 
@@ -51,9 +58,9 @@ const Worker kConform("conform", [](const Arguments& arguments) {
   World world(read_environment(), patient());
   for (const ConformanceCase& one : conformance_cases()) {
     if (arguments.contains("only") && arguments.at("only") != one.name) continue;
-    Gloo gloo(&world);
+    const auto transport = make_transport(&world, arguments);
     try {
-      one.body(gloo.transport, world.place().rank, world.place().size);
+      one.body(*transport, world.place().rank, world.place().size);
     } catch (const std::exception& error) {
       throw std::runtime_error(one.name + ": " + error.what());
     }
@@ -61,21 +68,28 @@ const Worker kConform("conform", [](const Arguments& arguments) {
   }
 });
 
-TEST(GlooConformance, EveryCaseHolds) {
-  Processes processes("conform", kConformanceRanks, {});
+class ProcessConformance : public testing::TestWithParam<std::string> {
+ protected:
+  Arguments arguments_ = {{"transport", GetParam()}};
+};
+INSTANTIATE_TEST_SUITE_P(Over, ProcessConformance, testing::Values("gloo", "ordered"),
+                         [](const auto& test) { return test.param; });
+
+TEST_P(ProcessConformance, EveryCaseHolds) {
+  Processes processes("conform", kConformanceRanks, arguments_);
   processes.expect_success();
   for (const ConformanceCase& one : conformance_cases())
     EXPECT_THAT(processes.words(0), HasSubstr(one.name + "\n"));
 }
 
-const Worker kSilent("silent", [](const Arguments&) {
+const Worker kSilent("silent", [](const Arguments& arguments) {
   World world(read_environment(), patient());
-  Gloo gloo(&world, world.place().rank == 0 ? 0.5 : 60);
-  say(refusal([&] { gloo.transport.receive(world.place().rank, 1 - world.place().rank, kKey); }));
+  const auto transport = make_transport(&world, arguments, world.place().rank == 0 ? 0.5 : 60);
+  say(refusal([&] { transport->receive(world.place().rank, 1 - world.place().rank, kKey); }));
 });
 
-TEST(GlooWaits, EndAtTheDeadlineWithBothRanksAndTheMessageOnAllRanks) {
-  Processes processes("silent", 2, {});
+TEST_P(ProcessConformance, WaitsEndAtTheDeadlineWithBothRanksAndTheMessageOnAllRanks) {
+  Processes processes("silent", 2, arguments_);
   processes.expect_success();
   const std::string cause = "[transport] rank 1 did not send within 0.5 s; raise the deadline";
   const std::string message = "was waiting for the activation of micro-batch 3 for stage 1 from ";
@@ -85,17 +99,18 @@ TEST(GlooWaits, EndAtTheDeadlineWithBothRanksAndTheMessageOnAllRanks) {
               AllOf(HasSubstr(cause), HasSubstr("rank 1 " + message + "rank 0")));
 }
 
-const Worker kUntaken("untaken", [](const Arguments&) {
+const Worker kUntaken("untaken", [](const Arguments& arguments) {
   World world(read_environment(), patient());
-  Gloo gloo(&world, world.place().rank == 0 ? 0.5 : 60);
-  if (world.place().rank == 0) gloo.transport.send(1, kKey, {{torch::ones({4})}});
+  const auto transport = make_transport(&world, arguments, world.place().rank == 0 ? 0.5 : 60);
+  if (world.place().rank == 0) transport->send(1, kKey, {{torch::ones({4})}});
   say(world.failure_or("none"));
   while (!world.failure()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   say(*world.failure());
 });
 
+/// Gloo alone: "ordered" takes what comes.
 TEST(GlooWaits, OfSendsEndAtTheDeadlineToo) {
-  Processes processes("untaken", 2, {});
+  Processes processes("untaken", 2, {{"transport", "gloo"}});
   processes.expect_success();
   for (int rank = 0; rank < 2; ++rank) {
     EXPECT_THAT(processes.words(rank),
@@ -104,12 +119,12 @@ TEST(GlooWaits, OfSendsEndAtTheDeadlineToo) {
   }
 }
 
-const Worker kAborted("aborted", [](const Arguments&) {
+const Worker kAborted("aborted", [](const Arguments& arguments) {
   World world(read_environment(), patient());
-  Gloo gloo(&world);
-  const auto wait = [&] { gloo.transport.receive(0, 1, kKey); };
+  const auto transport = make_transport(&world, arguments);
+  const auto wait = [&] { transport->receive(0, 1, kKey); };
   if (world.place().rank == 0) {
-    std::thread other([&] { gloo.transport.abort(); });
+    std::thread other([&] { transport->abort(); });
     say(refusal(wait));
     other.join();
     say(refusal(wait));
@@ -119,19 +134,39 @@ const Worker kAborted("aborted", [](const Arguments&) {
   }
 });
 
-TEST(GlooWaits, AreWokenByAnAbort) {
-  Processes processes("aborted", 2, {});
+TEST_P(ProcessConformance, WaitsAreWokenByAnAbort) {
+  Processes processes("aborted", 2, arguments_);
   processes.expect_success();
   EXPECT_THAT(processes.words(0), HasSubstr("the step was given up because another rank failed"));
 }
 
-const Worker kRefused("refused", [](const Arguments&) {
+/// Waits for something that is no message, as one that saves does. Signs of life would tell in ten
+/// minutes.
+const Worker kBereft("bereft", [](const Arguments& arguments) {
+  World world(read_environment(), {.deadline = seconds(600), .start_deadline = seconds(50)});
+  const auto transport = make_transport(&world, arguments);
+  world.post("there/" + std::to_string(world.place().rank), "yes");
+  for (int rank = 0; rank < 3; ++rank)
+    world.wait_for_text("there/" + std::to_string(rank), rank, seconds(30));
+  if (world.place().rank == 1) ::raise(SIGKILL);
+  say(refusal([&] { world.wait_for_text("never", 1, seconds(600)); }));
+});
+
+TEST_P(ProcessConformance, ALostProcessEndsWaitsOfEveryKindLongBeforeTheDeadline) {
+  Processes processes("bereft", 3, arguments_);
+  for (const int rank : {0, 2}) {
+    EXPECT_EQ(processes.wait(rank), 0);
+    EXPECT_THAT(processes.words(rank), AllOf(HasSubstr("[transport] rank 1 was lost: "),
+                                             HasSubstr("was waiting for 'never' of rank 1")));
+  }
+}
+
+const Worker kRefused("refused", [](const Arguments& arguments) {
   World world(read_environment(), patient());
-  Gloo gloo(&world);
+  const auto transport = make_transport(&world, arguments);
   if (world.place().rank == 0) {
-    Transport& t = gloo.transport;
     const auto send = [&](const MessageKey& key, const torch::Tensor& tensor) {
-      say(refusal([&] { t.send(1, key, {{tensor}}); }));
+      say(refusal([&] { transport->send(1, key, {{tensor}}); }));
     };
     send(kKey, torch::eye(3).to_sparse());
     send(kKey, torch::quantize_per_tensor(torch::ones({4}), 0.1, 0, torch::kQInt8));
@@ -139,12 +174,12 @@ const Worker kRefused("refused", [](const Arguments&) {
     send({MessageKind::kSkip, 512, 0, 0}, torch::ones({1}));
     send(kKey, torch::ones({2}));
   } else {
-    expect_same(gloo.transport.receive(1, 0, kKey).tensors[0], torch::ones({2}), "the last");
+    expect_same(transport->receive(1, 0, kKey).tensors[0], torch::ones({2}), "the last");
   }
 });
 
-TEST(GlooMessages, ThatCannotTravelAreRefusedWithWords) {
-  Processes processes("refused", 2, {});
+TEST_P(ProcessConformance, MessagesThatCannotTravelAreRefusedWithWords) {
+  Processes processes("refused", 2, arguments_);
   processes.expect_success();
   EXPECT_THAT(processes.words(0),
               AllOf(HasSubstr("a sparse tensor cannot be sent to another process"),

@@ -233,8 +233,10 @@ void expect_same(const torch::Tensor& got, const torch::Tensor& expected, const 
   expect_that(got.scalar_type() == expected.scalar_type(), what + ": dtype");
   expect_that(got.sizes() == expected.sizes(), what + ": sizes");
   expect_that(got.strides() == expected.strides(), what + ": strides");
-  const auto plain = [](const torch::Tensor& t) { return t.resolve_conj().resolve_neg(); };
-  expect_that(plain(got).equal(plain(expected)), what + ": values");
+  const auto bytes = [](const torch::Tensor& t) {
+    return t.resolve_conj().resolve_neg().contiguous().reshape({-1}).view(torch::kByte);
+  };
+  expect_that(bytes(got).equal(bytes(expected)), what + ": values");
 }
 
 void expect_same(const Message& got, const Message& expected, const std::string& what) {
