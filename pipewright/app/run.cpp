@@ -8,7 +8,11 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <map>
 
+#include "pipewright/app/area_meter.h"
+#include "pipewright/app/choose_lanes.h"
+#include "pipewright/app/clicks.h"
 #include "pipewright/app/fit.h"
 #include "pipewright/app/make.h"
 #include "pipewright/app/measure.h"
@@ -35,7 +39,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 LoaderOptions loader_options(const config::Config& config, bool shuffle) {
-  return {.batch = config.data.batch,
+  return {.batch = rows_a_step(config),
           .shuffle = shuffle,
           .seed = static_cast<std::uint64_t>(config.seed),
           .workers = static_cast<int>(config.data.workers),
@@ -73,7 +77,7 @@ class Run {
         num_steps_(num_steps_of(config, loader_)),
         model_(make_model(config, data_)),
         strategy_(fitted_strategy()),
-        trainer_(model_.layers, make_loss(config), make_optimizer(config), strategy_),
+        trainer_(model_.layers, watched_loss(), make_optimizer(config), strategy_),
         first_(config.pipeline.transport == "threads" || read_environment().rank == 0) {
     check_validation();
     check_export(config);
@@ -144,6 +148,7 @@ class Run {
   Strategy fitted_strategy() {
     check_fits(config_, model_.layers);
     Strategy strategy = make_strategy(config_, num_updates());
+    choose_lanes(config_, data_, model_.layers, hooks_.note, &strategy);
     if (given_plan_) use_operations(*given_plan_, &strategy);
     if (measures(config_) || given_plan_) {
       grid_ = make_grid(strategy);
@@ -151,6 +156,10 @@ class Run {
     }
     fit_strategy(config_, model_.layers, profile_, &strategy);
     return strategy;
+  }
+
+  Loss watched_loss() const {
+    return is_of_clicks(config_) ? area_.watch(make_loss(config_)) : make_loss(config_);
   }
 
   RunFacts facts() const {
@@ -163,6 +172,7 @@ class Run {
     facts.strategy["schedule"] = strategy_.schedule;
     facts.strategy["ranks"] = fmt::format("{} {}", strategy_.ranks, strategy_.transport);
     facts.strategy["micro_batches"] = std::to_string(strategy_.micro_batches);
+    if (strategy_.lanes > 0) facts.strategy["lanes"] = std::to_string(strategy_.lanes);
     facts.strategy["recompute"] = given_plan_ ? given_plan_->recompute() : config_.recompute.mode;
     return facts;
   }
@@ -261,6 +271,7 @@ class Run {
     metrics.seconds = result.seconds;
     metrics.bubble = ending_.bubble_fraction;
     if (strategy_.clip_norm > 0) metrics.gradient_norm = result.gradient_norm;
+    metrics.auc = area_.take();
     metrics.loss_scale = result.loss_scale;
     metrics.skipped = result.skipped;
     metrics.peak_bytes = result.peak_bytes;
@@ -281,9 +292,13 @@ class Run {
     if (config_.train.validate_every == 0) return true;
     if (step % config_.train.validate_every != 0 && step != num_steps_) return true;
     const double loss = validation_loss();
-    if (log_) log_->validation({step, unix_now(), {{"loss", loss}}});
+    std::map<std::string, double> values = {{"loss", loss}};
+    const std::optional<double> auc = area_.take();
+    if (auc) values["auc"] = *auc;
+    if (log_) log_->validation({step, unix_now(), values});
     const bool better = loss < progress_.best - config_.train.early_stop_margin;
-    note(fmt::format("step {}: validation loss {:.4f}{}", step, loss,
+    note(fmt::format("step {}: validation loss {:.4f}{}{}", step, loss,
+                     auc ? fmt::format(", auc {:.4f}", *auc) : "",
                      better ? ", the best so far" : ""));
     progress_.worse = better ? 0 : progress_.worse + 1;
     if (better) {
@@ -366,6 +381,7 @@ class Run {
   Grid grid_;                       // where it was measured; the trainer's processes are the same
   std::optional<Profile> profile_;  // of one micro-batch, where it was measured
   Strategy strategy_;
+  AreaMeter area_;
   Trainer trainer_;
   bool first_;  // of all processes
   Progress progress_;

@@ -10,15 +10,6 @@
 namespace pipewright::app {
 namespace {
 
-[[noreturn]] void not_yet(const std::string& what, const std::string& instead) {
-  throw InvalidArgument("config", fmt::format("{} is not there yet; {}", what, instead));
-}
-
-void refuse_what_is_missing(const config::Config& config) {
-  if (config.auto_micro_batch.num != 1)
-    not_yet("auto_micro_batch", "leave it out, or use pipeline.micro_batches");
-}
-
 LearningRate after_warm_up(const config::Train& train, std::int64_t num_updates) {
   const std::int64_t rest = std::max<std::int64_t>(1, num_updates - train.warmup);
   if (train.schedule == "cosine") return cosine_decay(rest, train.schedule_floor);
@@ -66,7 +57,6 @@ void set_pipeline(const config::Config& config, Strategy* strategy) {
 }  // namespace
 
 Strategy make_strategy(const config::Config& config, std::int64_t num_updates) {
-  refuse_what_is_missing(config);
   Strategy strategy;
   set_pipeline(config, &strategy);
   strategy.recompute = recompute_mode(config.recompute.mode);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "pipewright/base/error.h"
+#include "pipewright/exec/sparse_join.h"
 #include "pipewright/torch/stream.h"
 
 namespace pipewright {
@@ -44,9 +45,6 @@ std::optional<int> GradientSum::next() {
 
 void GradientSum::add(int micro_batch, Tensors gradients) {
   Arrived one{std::move(gradients), {}};
-  for (torch::Tensor& gradient : one.gradients) {
-    if (gradient.defined() && gradient.is_sparse()) gradient = gradient.coalesce();
-  }
   if (stream_) {
     one.made.emplace_back(stream_->device_type());
     one.made.back().record(current_stream(stream_->device()));
@@ -58,10 +56,9 @@ void GradientSum::add(int micro_batch, Tensors gradients) {
   if (folding_) return;
   folding_ = true;
   while (folded_ + lanes_ < micro_batches_ && waiting_.count(folded_) != 0) {
-    const int m = folded_;
-    Arrived first = std::move(waiting_.extract(m).mapped());
+    Arrived first = std::move(waiting_.extract(folded_).mapped());
     lock.unlock();
-    fold(m, &first, 0, 1);
+    fold(&first);
     first = {};
     lock.lock();
     ++folded_;
@@ -85,12 +82,12 @@ void GradientSum::wait_for(const Arrived& arrived) const {
   }
 }
 
-/// Adds a micro-batch to the sums of every step-th parameter.
-void GradientSum::fold(int /*micro_batch*/, Arrived* arrived, std::size_t first, std::size_t step) {
+/// Adds a micro-batch to the sums.
+void GradientSum::fold(Arrived* arrived) {
   c10::OptionalStreamGuard guard;
   if (stream_) guard.reset_stream(*stream_);
-  if (first == 0) wait_for(*arrived);
-  for (std::size_t p = first; p < sums_.size(); p += step) {
+  wait_for(*arrived);
+  for (std::size_t p = 0; p < sums_.size(); ++p) {
     if (arrived->gradients[p].defined()) add_one(p, std::move(arrived->gradients[p]));
   }
 }
@@ -109,29 +106,17 @@ void GradientSum::add_one(std::size_t parameter, torch::Tensor gradient) {
   }
 }
 
-/// One sparse gradient of those of the micro-batches. Equal indices are next to each other after a
-/// stable sort, and so add up in their order.
-void GradientSum::join_sparse(std::size_t parameter) {
-  Tensors parts = std::exchange(sparse_[parameter], {});
+/// One sparse gradient of those of the micro-batches.
+void GradientSum::join(std::size_t parameter) {
+  const Tensors parts = std::exchange(sparse_[parameter], {});
   if (parts.empty()) return;
   const torch::NoGradGuard no_grad;
-  torch::Tensor joined = parts.front();
-  if (parts.size() > 1) {
-    Tensors indices;
-    Tensors values;
-    for (const torch::Tensor& part : parts) {
-      indices.push_back(part._indices());
-      values.push_back(part._values());
-    }
-    joined = torch::sparse_coo_tensor(torch::cat(indices, 1), torch::cat(values, 0),
-                                      parts.front().sizes(), parts.front().options())
-                 .coalesce();
-  }
   torch::Tensor& sum = sums_[parameter];
+  const torch::Tensor joined = join_sparse(parts);
   sum = sum.defined() ? sum + joined : joined;  // some uses of it were dense
 }
 
-void GradientSum::add_tail(int lane, int lanes) {
+void GradientSum::add_tail() {
   {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return aborted_ || (arrived_ == micro_batches_ && !folding_); });
@@ -139,10 +124,16 @@ void GradientSum::add_tail(int lane, int lanes) {
   }
   c10::OptionalStreamGuard guard;
   if (stream_) guard.reset_stream(*stream_);
-  const auto first = static_cast<std::size_t>(lane);
-  const auto step = static_cast<std::size_t>(lanes);
-  for (auto& [m, arrived] : waiting_) fold(m, &arrived, first, step);
-  for (std::size_t p = first; p < sums_.size(); p += step) join_sparse(p);
+  if (stream_) {
+    for (const auto& [m, arrived] : waiting_) wait_for(arrived);
+  }
+  // Largest parameters would be best first; but they are few, and taken as a lane is free.
+  for (std::size_t p = next_parameter_++; p < sums_.size(); p = next_parameter_++) {
+    for (auto& [m, arrived] : waiting_) {
+      if (arrived.gradients[p].defined()) add_one(p, std::move(arrived.gradients[p]));
+    }
+    join(p);
+  }
 }
 
 void GradientSum::abort() {

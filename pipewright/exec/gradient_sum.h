@@ -2,6 +2,7 @@
 
 #include <c10/core/Event.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -36,8 +37,9 @@ class GradientSum {
   /// By parameter; undefined: none. From the thread, and its stream, that made them.
   void add(int micro_batch, Tensors gradients);
 
-  /// A lane's share of what is left, when all micro-batches are in, for which it waits.
-  void add_tail(int lane, int lanes);
+  /// Adds up what is left when all micro-batches are in, for which it waits. Each caller takes
+  /// parameters that no other has taken; at least one lane must call.
+  void add_tail();
 
   /// Wakes who waits; a lane failed.
   void abort();
@@ -51,18 +53,19 @@ class GradientSum {
     std::vector<c10::Event> made;  // on a GPU: one
   };
 
-  void fold(int micro_batch, Arrived* arrived, std::size_t first, std::size_t step);
+  void fold(Arrived* arrived);
   void add_one(std::size_t parameter, torch::Tensor gradient);
   void wait_for(const Arrived& arrived) const;
-  void join_sparse(std::size_t parameter);
+  void join(std::size_t parameter);
   void check_running() const;
 
   Tensors parameters_;
   int micro_batches_;
   int lanes_;
   std::optional<c10::Stream> stream_;
-  Tensors sums_;                 // dense ones, by parameter
-  std::vector<Tensors> sparse_;  // by parameter: coalesced, in order
+  Tensors sums_;                                // dense ones, by parameter
+  std::vector<Tensors> sparse_;                 // by parameter: in order
+  std::atomic<std::size_t> next_parameter_{0};  // of the tail
 
   std::mutex mutex_;
   std::condition_variable changed_;

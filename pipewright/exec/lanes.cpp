@@ -4,7 +4,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "pipewright/base/error.h"
-#include "pipewright/torch/idle_threads.h"
+#include "pipewright/torch/team.h"
 
 namespace pipewright {
 namespace {
@@ -41,10 +41,24 @@ void check_norms(const Sequence& model) {
 
 /// What the lanes of one run() share.
 struct Lanes::Step {
+  Step(const StepInput& of, Clock::time_point at, Tensors wanted, int lanes,
+       std::optional<c10::Stream> on)
+      : input(of), start(at), parameters(std::move(wanted)), stream(on) {
+    sum = std::make_unique<GradientSum>(parameters, static_cast<int>(of.inputs.size()), lanes, on);
+    // A gradient arrives on the stream that its parameter's node was made on: the one that sums are
+    // on, or a lane would wait for another.
+    if (!stream) return;
+    for (const torch::Tensor& parameter : parameters)
+      nodes.push_back(torch::autograd::impl::grad_accumulator(parameter));
+  }
+
   const StepInput& input;
   Clock::time_point start;
-  Tensors parameters;  // that need a gradient
-  GradientSum sum;
+  Tensors parameters;                 // that need a gradient
+  std::optional<c10::Stream> stream;  // the caller's
+  bool seeded = true;
+  std::vector<decltype(torch::autograd::impl::grad_accumulator(torch::Tensor()))> nodes;
+  std::unique_ptr<GradientSum> sum;
   LaneResult result;
 
   double now() const { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -56,8 +70,7 @@ Lanes::Lanes(const Sequence& model, Loss loss, const LaneOptions& options)
       options_((check_options(options), options)),
       whole_(model, 0, model.size(), {}),
       parameters_(model.named_parameters()),
-      streams_(static_cast<std::size_t>(options.lanes), DeviceStream(torch::kCPU)),
-      workers_(options.lanes, options.threads) {
+      streams_(static_cast<std::size_t>(options.lanes), DeviceStream(torch::kCPU)) {
   check_norms(model);
   for (DeviceStream& stream : streams_) stream = DeviceStream(options.device);
 }
@@ -88,7 +101,8 @@ Tensors Lanes::run_one(Step* step, int lane, int micro_batch) {
   context.micro_batch = micro_batch;
   context.global_micro_batch = input.first_micro_batch + micro_batch;
   context.training = false;  // of batch norms: there are none
-  context.device = options_.device;
+  // Of random draws: those of a GPU cannot be seeded while it is captured, and then there are none.
+  context.device = step->seeded ? options_.device : torch::Device(torch::kCPU);
   context.check_finite = input.check_finite;
   context.watch_gradients = input.check_finite;
   SegmentRun run;
@@ -117,37 +131,82 @@ Tensors Lanes::run_one(Step* step, int lane, int micro_batch) {
 void Lanes::serve(Step* step, int lane) {
   const UseStream stream(streams_[static_cast<std::size_t>(lane)]);
   const MemoryScope memory(options_.memory_slot);
-  while (const std::optional<int> m = step->sum.next()) step->sum.add(*m, run_one(step, lane, *m));
-  if (!options_.device.is_cpu()) return;
-  step->sum.add_tail(lane, options_.lanes);
-  if (options_.threads > 1) release_idle_threads();  // the caller goes on, with its own
+  while (const std::optional<int> m = step->sum->next())
+    step->sum->add(*m, run_one(step, lane, *m));
+  if (options_.device.is_cpu()) step->sum->add_tail();
 }
 
-LaneResult Lanes::run(const StepInput& input, Clock::time_point start) {
-  const int micro_batches = static_cast<int>(input.inputs.size());
+/// The lanes on the caller's own intra-op threads; false: they cannot be.
+bool Lanes::run_as_team(Step* step) {
+  if (!options_.device.is_cpu() || options_.threads > 1 || options_.lanes == 1) return false;
+  std::atomic<int> next_lane{0};
+  std::mutex mutex;
+  std::exception_ptr failure;
+  const bool ran = run_on_team(options_.lanes, [&] {
+    try {
+      serve(step, next_lane++);
+    } catch (...) {
+      {
+        const std::lock_guard lock(mutex);
+        if (!failure) failure = std::current_exception();
+      }
+      step->sum->abort();  // afterwards: others then fail because of it
+    }
+  });
+  if (failure) std::rethrow_exception(failure);
+  return ran;
+}
+
+/// Threads of our own: lanes have several each, or are more than the caller's.
+void Lanes::run_on_workers(Step* step) {
+  if (!workers_) workers_ = std::make_unique<Workers>(options_.lanes, options_.threads);
+  workers_->run([&](int lane) { serve(step, lane); }, [&] { step->sum->abort(); });
+}
+
+Lanes::Step Lanes::begin(const StepInput& input, Clock::time_point start) const {
   Tensors wanted;
   for (const auto& [name, parameter] : parameters_) {
     if (parameter.requires_grad()) wanted.push_back(parameter);
   }
   std::optional<c10::Stream> stream;
   if (!options_.device.is_cpu()) stream = current_stream(options_.device);
-  Step step{input, start, wanted, GradientSum(wanted, micro_batches, options_.lanes, stream), {}};
+  Step step(input, start, std::move(wanted), options_.lanes, stream);
   step.result.losses.resize(input.inputs.size());
   step.result.spans.resize(static_cast<std::size_t>(options_.lanes));
   for (const DeviceStream& lane : streams_) lane.wait_for_current();
-  if (!stream) release_idle_threads();
-  workers_.run([&](int lane) { serve(&step, lane); }, [&] { step.sum.abort(); });
-  if (stream) {
-    step.sum.add_tail(0, 1);
-    for (const LossValue& loss : step.result.losses) loss.sum.record_stream(*stream);
+  return step;
+}
+
+LaneResult Lanes::finish(Step* step) const {
+  if (step->stream) {
+    step->sum->add_tail();
+    for (const LossValue& loss : step->result.losses) loss.sum.record_stream(*step->stream);
   }
-  auto made = step.sum.take();
+  Tensors made = step->sum->take();
   auto next = made.begin();
   for (const auto& [name, parameter] : parameters_) {
-    step.result.gradients.push_back(parameter.requires_grad() ? std::move(*next++)
-                                                              : torch::Tensor());
+    step->result.gradients.push_back(parameter.requires_grad() ? std::move(*next++)
+                                                               : torch::Tensor());
   }
-  return std::move(step.result);
+  return std::move(step->result);
+}
+
+LaneResult Lanes::run(const StepInput& input, Clock::time_point start) {
+  Step step = begin(input, start);
+  if (!run_as_team(&step)) run_on_workers(&step);
+  return finish(&step);
+}
+
+LaneResult Lanes::run_in_turn(const StepInput& input) {
+  Step step = begin(input, Clock::now());
+  step.seeded = false;
+  while (const std::optional<int> m = step.sum->next()) {
+    const int lane = *m % options_.lanes;
+    const UseStream stream(streams_[static_cast<std::size_t>(lane)]);
+    step.sum->add(*m, run_one(&step, lane, *m));
+  }
+  if (!step.stream) step.sum->add_tail();
+  return finish(&step);
 }
 
 }  // namespace pipewright

@@ -42,6 +42,10 @@ class Lanes {
   /// thread's stream is. Throws what the first lane that failed threw.
   LaneResult run(const StepInput& input, std::chrono::steady_clock::time_point start);
 
+  /// The same on the calling thread, one micro-batch after the other, each on its lane's stream: so
+  /// that it can be captured as a CUDA graph. Random draws are not ours.
+  LaneResult run_in_turn(const StepInput& input);
+
   /// Every parameter once, in layer order.
   const std::vector<std::pair<std::string, torch::Tensor>>& parameters() const {
     return parameters_;
@@ -50,7 +54,11 @@ class Lanes {
 
  private:
   struct Step;
+  Step begin(const StepInput& input, std::chrono::steady_clock::time_point start) const;
+  LaneResult finish(Step* step) const;
   void serve(Step* step, int lane);
+  bool run_as_team(Step* step);
+  void run_on_workers(Step* step);
   Tensors run_one(Step* step, int lane, int micro_batch);
   LossValue loss_of(const Step& step, int micro_batch, const Tensors& outputs) const;
 
@@ -60,7 +68,7 @@ class Lanes {
   Segment whole_;
   std::vector<std::pair<std::string, torch::Tensor>> parameters_;
   std::vector<DeviceStream> streams_;  // by lane
-  Workers workers_;                    // last: its threads use the others
+  std::unique_ptr<Workers> workers_;   // last: its threads use the others
 };
 
 }  // namespace pipewright

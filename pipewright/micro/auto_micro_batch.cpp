@@ -7,6 +7,7 @@
 #include "pipewright/base/error.h"
 #include "pipewright/graph/batch_analysis.h"
 #include "pipewright/graph/cut.h"
+#include "pipewright/micro/captured.h"
 #include "pipewright/micro/probe.h"
 #include "pipewright/torch/compat.h"
 
@@ -75,6 +76,39 @@ Tensors first_rows(const Batch& batch) {
 
 }  // namespace
 
+/// A step that was captured: what it reads, and what every replay writes.
+struct Captured {
+  StepInput input;
+  std::unique_ptr<CapturedWork> work;
+  LaneResult result;
+
+  bool fits(const StepInput& other) const {
+    const auto alike = [](const std::vector<Tensors>& a, const std::vector<Tensors>& b) {
+      if (a.size() != b.size()) return false;
+      for (std::size_t m = 0; m < a.size(); ++m) {
+        if (a[m].size() != b[m].size()) return false;
+        for (std::size_t i = 0; i < a[m].size(); ++i) {
+          if (a[m][i].sizes() != b[m][i].sizes() || a[m][i].dtype() != b[m][i].dtype())
+            return false;
+        }
+      }
+      return true;
+    };
+    return alike(input.inputs, other.inputs) && alike(input.targets, other.targets) &&
+           input.precision == other.precision;
+  }
+
+  void take(const StepInput& other) const {
+    const torch::NoGradGuard no_grad;
+    for (std::size_t m = 0; m < input.inputs.size(); ++m) {
+      for (std::size_t i = 0; i < input.inputs[m].size(); ++i)
+        input.inputs[m][i].copy_(other.inputs[m][i], /*non_blocking=*/true);
+      for (std::size_t i = 0; i < input.targets[m].size(); ++i)
+        input.targets[m][i].copy_(other.targets[m][i], /*non_blocking=*/true);
+    }
+  }
+};
+
 struct AutoMicroBatch::Impl {
   Impl(Sequence of, Loss its_loss, AutoMicroBatchOptions chosen)
       : model(std::move(of)), loss(std::move(its_loss)), options(chosen) {
@@ -116,6 +150,7 @@ struct AutoMicroBatch::Impl {
 
   void make_lanes(int num_lanes, int num_threads) {
     if (lanes && lanes->lanes() == num_lanes && threads == num_threads) return;
+    captured.reset();
     lanes.reset();
     lanes = std::make_unique<Lanes>(
         model, loss,
@@ -195,7 +230,46 @@ struct AutoMicroBatch::Impl {
     input.step = step;
     input.run_seed = options.seed;
     input.precision = precision_of(device_of(model));
-    return lanes->run(input, Clock::now());
+    return options.capture ? replay(input) : lanes->run(input, Clock::now());
+  }
+
+  /// Gradients are copies: the next replay writes the captured ones again.
+  LaneResult replay(const StepInput& input) {
+    if (!captured) capture(input);
+    if (!captured->fits(input)) return lanes->run(input, Clock::now());
+    const torch::NoGradGuard no_grad;
+    captured->take(input);
+    captured->work->replay();
+    LaneResult result;
+    const double factor = captured->input.weight / input.weight;
+    for (const torch::Tensor& gradient : captured->result.gradients)
+      result.gradients.push_back(gradient.defined() ? gradient * factor : gradient);
+    for (std::size_t m = 0; m < captured->result.losses.size(); ++m) {
+      const LossValue& value = captured->result.losses[m];
+      result.losses.push_back(
+          {value.sum.clone(), input.weights.empty() ? value.weight : input.weights[m]});
+    }
+    return result;
+  }
+
+  void capture(const StepInput& input) {
+    const torch::Device device = device_of(model);
+    auto made = std::make_unique<Captured>();
+    made->input = input;  // divided by its weight, which replays correct
+    for (std::vector<Tensors>* lists : {&made->input.inputs, &made->input.targets}) {
+      for (Tensors& list : *lists) {
+        for (torch::Tensor& tensor : list) tensor = tensor.detach().to(device).clone();
+      }
+    }
+    made->work = std::make_unique<CapturedWork>(device, [&] {
+      made->result = lanes->run_in_turn(made->input);
+      for (const torch::Tensor& gradient : made->result.gradients) {
+        if (gradient.defined() && gradient.is_sparse())
+          refuse(
+              "cannot capture sparse gradients, whose size depends on the batch; use dense ones");
+      }
+    });
+    captured = std::move(made);
   }
 
   MicroBatchResult backward(StepInput input) {
@@ -231,7 +305,8 @@ struct AutoMicroBatch::Impl {
   int threads = 0;
   std::int64_t step = 0;
   std::string words;
-  std::unique_ptr<Lanes> lanes;  // last: its threads use the others
+  std::unique_ptr<Lanes> lanes;  // its threads use the others
+  std::unique_ptr<Captured> captured;
 };
 
 AutoMicroBatch::AutoMicroBatch(Sequence model, Loss loss, AutoMicroBatchOptions options)

@@ -25,6 +25,10 @@ struct AutoMicroBatchOptions {
   int lanes = 0;    // that run at a time; 0: one a core, on a GPU two; never more than num
   int threads = 0;  // intra-op threads of a lane; 0: the calling thread's, divided by the lanes
   Reduction reduction = Reduction::kMean;
+  /// On a GPU: the step is recorded once as a CUDA graph, its lanes as branches, and replayed for
+  /// all batches of the first one's shapes; others run as without. Gradients must be dense, nothing
+  /// may be drawn at random.
+  bool capture = false;
   /// Tries the first batch whole and split, and refuses what mixes samples.
   bool check = true;
   std::uint64_t seed = 1;  // of dropout: masks depend on it, the step and the micro-batch alone

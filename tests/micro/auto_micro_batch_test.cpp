@@ -181,7 +181,7 @@ INSTANTIATE_TEST_SUITE_P(
                     OptimizerCase{"RMSprop", false}, OptimizerCase{"Adagrad", false},
                     OptimizerCase{"LBFGS", false}, OptimizerCase{"SGD", true},
                     OptimizerCase{"Adagrad", true}),
-    [](const auto& info) { return info.param.optimizer + (info.param.sparse ? "Sparse" : ""); });
+    [](const auto& of) { return of.param.optimizer + (of.param.sparse ? "Sparse" : ""); });
 
 /// Every parameter after three steps, with dropout.
 Tensors trained(bool sparse, int lanes) {

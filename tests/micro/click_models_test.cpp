@@ -38,7 +38,7 @@ TEST_P(ClickModels, LearnOnLanes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ClickModels, testing::ValuesIn(click_model_names()),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& of) { return of.param; });
 
 }  // namespace
 }  // namespace pipewright

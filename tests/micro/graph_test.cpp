@@ -98,7 +98,7 @@ TEST_P(Exported, HasTheSameBitsForEveryNumberOfLanes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Exported, testing::ValuesIn(all_models()),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& of) { return of.param; });
 
 }  // namespace
 }  // namespace pipewright

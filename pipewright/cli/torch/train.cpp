@@ -66,8 +66,8 @@ class Display {
 
   void step(const StepMetrics& metrics) {
     if (progress_)
-      progress_->step(metrics.step, {metrics.loss, metrics.samples_per_second, metrics.bubble,
-                                     metrics.auc});
+      progress_->step(metrics.step,
+                      {metrics.loss, metrics.samples_per_second, metrics.bubble, metrics.auc});
   }
 
   void note(const std::string& line) {
