@@ -11,7 +11,7 @@ namespace pipewright {
 namespace {
 
 constexpr int kLeastSide = 8;
-constexpr int kShapes = 2;     // of each kind
+constexpr int kShapes = 1;     // of each kind
 constexpr double kNoise = 20;  // of 255: deviation
 
 /// A disc or a square, by its middle and half its width, in pixels.
@@ -21,7 +21,7 @@ struct Shape {
   Shape(int side, Draw* draw) {
     x = side * draw->uniform();
     y = side * draw->uniform();
-    reach = side * (0.1 + 0.1 * draw->uniform());
+    reach = side * (0.2 + 0.1 * draw->uniform());
   }
 
   bool disc_has(double px, double py) const {

@@ -7,8 +7,8 @@
 
 namespace pipewright {
 
-/// Pictures in which every pixel has a class: 0 around, 1 in a disc, 2 in a square. Two of each lie
-/// anywhere, the squares over the discs. Both are as light as each other, lighter or darker than
+/// Pictures in which every pixel has a class: 0 around, 1 in a disc, 2 in a square. One of each
+/// lies anywhere, the square over the disc. Both are as light as each other, lighter or darker than
 /// what is around them by the picture, and there is noise: only the shape tells them apart.
 class GeneratedSegments {
  public:
