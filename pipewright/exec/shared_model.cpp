@@ -1,6 +1,7 @@
 #include "pipewright/exec/shared_model.h"
 
 #include <algorithm>
+#include <set>
 #include <unordered_map>
 
 namespace pipewright {
@@ -21,6 +22,7 @@ void share_tied(const Sequence& model, const Outline& outline, SharedModel* shar
   std::unordered_map<int, int> owners;             // by number: the stage of the first use
   std::unordered_map<int, torch::Tensor> tensors;  // by number: those of this process
   std::vector<int> numbers;                        // by use
+  std::set<std::pair<int, int>> served;            // numbers and the ranks that get their values
   for (std::size_t i = 0; i < outline.size(); ++i) {
     const auto& module = model.layers()[i].module;
     const auto here = module ? module->named_parameters() : decltype(module->named_parameters())();
@@ -29,7 +31,10 @@ void share_tied(const Sequence& model, const Outline& outline, SharedModel* shar
       const int user = shared->layout.stage_of(i);
       const int owner = owners.try_emplace(tensor.number, user).first->second;
       const int use = static_cast<int>(shared->tied_uses.size());
-      if (user != owner) shared->tied_routes.push_back({use, owner, user});
+      if (user != owner) {
+        const bool is_first = served.emplace(tensor.number, shared->layout.rank_of(user)).second;
+        shared->tied_routes.push_back({use, owner, user, is_first});
+      }
       if (module) tensors[tensor.number] = here[tensor.name];
       shared->tied_uses.push_back(std::make_unique<TiedUse>(TiedUse{i, {}, {}}));
       numbers.push_back(tensor.number);

@@ -32,9 +32,10 @@ struct Skip {
 /// A use of a tied weight in another stage than the one that owns it, which is that of its first
 /// use.
 struct TiedRoute {
-  int number = 0;  // of the use
-  int owner = 0;   // stage
-  int user = 0;    // stage
+  int number = 0;         // of the use
+  int owner = 0;          // stage
+  int user = 0;           // stage
+  bool has_value = true;  // new values go this way: by one use of a weight between two ranks
 };
 
 /// What all stages of a run share; outlives them.

@@ -4,14 +4,28 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 #include <thread>
 
 #include "pipewright/base/error.h"
 #include "pipewright/transport/gloo.h"
+#include "pipewright/transport/nccl.h"
+#include "pipewright/transport/ordered_transport.h"
 #include "pipewright/transport/process_transport.h"
 
 namespace pipewright {
 namespace {
+
+/// What a build that lacks a transport needs.
+std::string how_to_get(const std::string& transport) {
+  if (transport == "gloo" || (transport == "nccl" && !has_gloo())) {
+    return "; build it with Gloo's headers (Debian: libgloo-dev, else docs/distributed.md says "
+           "where from) for " +
+           transport;
+  }
+  if (transport == "nccl") return "; build it with a LibTorch that has CUDA, and nccl.h, for nccl";
+  return {};
+}
 
 constexpr int kSpinMicroseconds = 2000;
 
@@ -29,18 +43,59 @@ std::shared_ptr<World> world_of(const Strategy& strategy, const ProcessPlace& pl
   return made;
 }
 
+/// All processes of a pipeline must be on GPUs, each of them on one alone.
+torch::Device own_gpu(const Grid& grid, const Strategy& strategy,
+                      const std::vector<torch::Device>& stage_devices,
+                      const std::vector<int>& placement) {
+  std::optional<torch::Device> own;
+  for (std::size_t stage = 0; stage < stage_devices.size(); ++stage) {
+    const torch::Device device = stage_devices[stage];
+    if (!device.is_cuda()) {
+      refuse(
+          fmt::format("transport = 'nccl' and stage {} is on {}; NCCL is between GPUs: set devices "
+                      "= {{\"cuda\"}}, or use gloo",
+                      stage, device.str()));
+    }
+    if (placement[stage] != grid.rank) continue;
+    if (own && *own != device) {
+      refuse(
+          fmt::format("rank {} has stages on {} and {}; with transport = 'nccl' a process has one "
+                      "GPU",
+                      grid.rank, own->str(), device.str()));
+    }
+    own = device;
+  }
+  const std::chrono::duration<double> deadline(strategy.deadline_seconds);
+  check_own_gpus(*grid.world, next_group(), gpu_of_machine(*own), deadline);
+  return *own;
+}
+
 std::unique_ptr<Transport> process_transport(const Grid& grid, const Strategy& strategy,
-                                             std::vector<torch::Device> stage_devices) {
+                                             std::vector<torch::Device> stage_devices,
+                                             const std::vector<int>& placement) {
   const ProcessPlace& place = grid.world->place();
   const std::chrono::duration<double> deadline(strategy.deadline_seconds);
   const auto timeout = std::chrono::duration_cast<std::chrono::milliseconds>(deadline);
   std::vector<int> processes;
   for (int rank = 0; rank < grid.ranks; ++rank)
     processes.push_back(grid.replica * grid.ranks + rank);
+  std::optional<torch::Device> gpu;
+  if (strategy.transport == "nccl") gpu = own_gpu(grid, strategy, stage_devices, placement);
   auto group = make_gloo_group(*grid.world, next_group(), place.rank, place.size, timeout);
-  return std::make_unique<ProcessTransport>(grid.world.get(), std::move(group),
-                                            std::move(processes), grid.rank,
-                                            std::move(stage_devices), deadline);
+  if (!gpu) {
+    return std::make_unique<ProcessTransport>(grid.world.get(), std::move(group),
+                                              std::move(processes), grid.rank,
+                                              std::move(stage_devices), deadline);
+  }
+  const auto tensors = [&] {
+    return make_nccl_group(*grid.world, next_group(), place.rank, place.size);
+  };
+  TensorGroups groups;
+  groups.up = tensors();
+  groups.down = tensors();
+  return std::make_unique<OrderedTransport>(grid.world.get(), std::move(group), std::move(groups),
+                                            std::move(processes), grid.rank, *gpu, stage_devices,
+                                            deadline);
 }
 
 }  // namespace
@@ -53,6 +108,7 @@ std::string next_group() {
 std::vector<std::string> transports() {
   std::vector<std::string> names = {"threads"};
   if (has_gloo()) names.emplace_back("gloo");
+  if (has_gloo() && has_nccl()) names.emplace_back("nccl");  // what it announces goes over Gloo
   return names;
 }
 
@@ -62,8 +118,8 @@ Grid make_grid(const Strategy& strategy) {
   grid.replicas = strategy.replicas;
   const auto known = transports();
   if (std::find(known.begin(), known.end(), strategy.transport) == known.end()) {
-    refuse(fmt::format("transport = '{}'; this build has {}", strategy.transport,
-                       fmt::join(known, ", ")));
+    refuse(fmt::format("transport = '{}'; this build has {}{}", strategy.transport,
+                       fmt::join(known, ", "), how_to_get(strategy.transport)));
   }
   if (strategy.transport == "threads") {
     if (grid.replicas == 1) return grid;
@@ -90,8 +146,10 @@ Grid make_grid(const Strategy& strategy) {
 }
 
 std::unique_ptr<Transport> make_transport(const Grid& grid, const Strategy& strategy,
-                                          std::vector<torch::Device> stage_devices) {
-  if (!grid.one_process()) return process_transport(grid, strategy, std::move(stage_devices));
+                                          std::vector<torch::Device> stage_devices,
+                                          const std::vector<int>& placement) {
+  if (!grid.one_process())
+    return process_transport(grid, strategy, std::move(stage_devices), placement);
   const bool cores_for_all =
       grid.ranks <= std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   return std::make_unique<InprocTransport>(

@@ -32,11 +32,13 @@ struct Grid {
 Grid make_grid(const Strategy& strategy);
 
 /// Between the ranks of the pipeline that this process belongs to. `stage_devices`: as in
-/// Transport.
+/// Transport; `placement`: the rank of each stage. Throws InvalidArgument where NCCL is asked for
+/// and stages are not on GPUs, or processes share one.
 std::unique_ptr<Transport> make_transport(const Grid& grid, const Strategy& strategy,
-                                          std::vector<torch::Device> stage_devices);
+                                          std::vector<torch::Device> stage_devices,
+                                          const std::vector<int>& placement);
 
-/// The transports that this build has: "threads", "gloo".
+/// The transports that this build has: "threads", "gloo", "nccl".
 std::vector<std::string> transports();
 
 }  // namespace pipewright

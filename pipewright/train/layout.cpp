@@ -9,6 +9,7 @@
 
 #include "pipewright/base/error.h"
 #include "pipewright/partition/partition.h"
+#include "pipewright/transport/environment.h"
 
 namespace pipewright {
 namespace {
@@ -66,8 +67,23 @@ torch::Device existing(torch::Device device) {
   return {torch::kCUDA, static_cast<torch::DeviceIndex>(index)};
 }
 
-torch::Device parse_device(const std::string& name) {
+torch::Device own_gpu(int local_rank) {
+  const int count = static_cast<int>(torch::cuda::device_count());
+  if (local_rank >= count) {
+    refuse(
+        fmt::format("devices = cuda is a GPU for each process of a machine; this is number {} of "
+                    "its machine (LOCAL_RANK) and LibTorch sees {} CUDA devices; start fewer, or "
+                    "write cuda:N",
+                    local_rank, count));
+  }
+  return {torch::kCUDA, static_cast<torch::DeviceIndex>(local_rank)};
+}
+
+/// "cuda" alone is each process's own.
+torch::Device parse_device(const std::string& name, const Strategy& strategy) {
   try {
+    if (name == "cuda" && strategy.transport != "threads")
+      return own_gpu(read_environment().local_rank);
     return existing(torch::Device(name));
   } catch (const c10::Error&) {
     refuse(fmt::format("'{}' is no device; use cpu or cuda:N", name));
@@ -159,7 +175,7 @@ std::vector<torch::Device> stage_devices(const Sequence& model, const Outline& o
     if (guard) {
       placed.devices.push_back(existing(*guard));
     } else if (!given.empty()) {
-      placed.devices.push_back(parse_device(given.size() == 1 ? given[0] : given[rank]));
+      placed.devices.push_back(parse_device(given.size() == 1 ? given[0] : given[rank], strategy));
     } else {
       placed.devices.push_back(own ? *own : anywhere.value_or(torch::kCPU));
     }

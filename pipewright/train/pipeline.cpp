@@ -63,7 +63,7 @@ Pipeline::Pipeline(const SharedModel& shared, const Strategy& strategy, const Gr
     : shared_(shared),
       strategy_(strategy),
       grid_(grid),
-      transport_(make_transport(grid, strategy, shared.layout.devices)),
+      transport_(make_transport(grid, strategy, shared.layout.devices, shared.layout.placement)),
       sharing_(transport_.get(), strategy.ranks),
       memory_slots_(shared.layout.placement.size(), MemoryMeter::kOutside),
       workers_(grid.num_here(), threads_per_rank(strategy, grid.one_process())) {

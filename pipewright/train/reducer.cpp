@@ -110,7 +110,8 @@ void Reducer::start_bucket(Bucket* bucket) {
   std::int64_t size = static_cast<std::int64_t>(bucket->parameters.size());
   for (const auto& parameter : bucket->parameters) size += parameter.numel();
   const auto dtype = bucket->parameters[0].scalar_type();
-  torch::Tensor flat = torch::zeros({size}, torch::dtype(dtype));
+  const auto device = replicas_->sum_device(bucket->parameters[0].device());
+  torch::Tensor flat = torch::zeros({size}, torch::dtype(dtype).device(device));
   std::int64_t at = 0;
   std::int64_t flag = size - static_cast<std::int64_t>(bucket->parameters.size());
   for (const auto& parameter : bucket->parameters) {
@@ -128,11 +129,13 @@ void Reducer::take(const Bucket& bucket) {
   const torch::NoGradGuard no_grad;
   const torch::Tensor& flat = bucket.sum.flat;
   std::int64_t at = 0;
-  std::int64_t flag = flat.numel() - static_cast<std::int64_t>(bucket.parameters.size());
+  const auto count = static_cast<std::int64_t>(bucket.parameters.size());
+  const torch::Tensor flags = flat.slice(0, flat.numel() - count).to(torch::kCPU, torch::kFloat64);
+  const double* flag = flags.data_ptr<double>();
   for (const auto& parameter : bucket.parameters) {
     const auto sum = flat.slice(0, at, at + parameter.numel()).view(parameter.sizes());
     at += parameter.numel();
-    if (flat[flag++].item<double>() == 0) continue;  // nobody has one
+    if (*flag++ == 0) continue;  // nobody has one
     if (!parameter.grad().defined()) parameter.mutable_grad() = torch::zeros_like(parameter);
     parameter.mutable_grad().copy_(sum);
   }

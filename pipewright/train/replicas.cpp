@@ -6,6 +6,7 @@
 
 #include "pipewright/base/error.h"
 #include "pipewright/transport/gloo.h"
+#include "pipewright/transport/nccl.h"
 
 namespace pipewright {
 namespace {
@@ -32,15 +33,21 @@ void spread(const torch::Tensor& flat, const Tensors& tensors) {
 
 Replicas::Replicas(const Grid& grid, const Strategy& strategy)
     : grid_(grid), deadline_(strategy.deadline_seconds) {
-  group_ = make_gloo_group(*grid.world, fmt::format("{}/{}", next_group(), grid.rank), grid.replica,
-                           grid.replicas,
+  const auto next = [&] { return fmt::format("{}/{}", next_group(), grid.rank); };
+  group_ = make_gloo_group(*grid.world, next(), grid.replica, grid.replicas,
                            std::chrono::duration_cast<std::chrono::milliseconds>(deadline_));
+  if (strategy.transport == "nccl")
+    sums_ = make_nccl_group(*grid.world, next(), grid.replica, grid.replicas);
 }
 
 /// A sum that another replica never joins would hold up the end of its threads: they are left
 /// behind.
 Replicas::~Replicas() {
-  if (grid_.world->failure()) (void)group_.release();
+  if (!grid_.world->failure()) return;
+  (void)group_.release();
+  if (!sums_) return;
+  compat::abort_group(*sums_);
+  (void)sums_.release();
 }
 
 void Replicas::give_up(const std::string& why) {
@@ -130,7 +137,7 @@ void Replicas::broadcast(const Tensors& tensors, int root) {
 Replicas::Pending Replicas::start_sum(torch::Tensor flat) {
   Tensors tensors = {flat};
   try {
-    return {std::move(flat), group_->allreduce(tensors)};
+    return {std::move(flat), (sums_ ? sums_ : group_)->allreduce(tensors)};
   } catch (const std::exception& error) {
     give_up(error.what());
   }

@@ -30,12 +30,17 @@ class Replicas {
   /// The tensors get the values of those of replica `root`. Tensors of one dtype travel together.
   void broadcast(const Tensors& tensors, int root);
 
+  /// Where a flat tensor must be for its sum, whose values are on `device`.
+  torch::Device sum_device(torch::Device device) const {
+    return sums_ ? device : torch::Device(torch::kCPU);
+  }
+
   /// A sum that is under way: finish() waits for it.
   struct Pending {
-    torch::Tensor flat;  // on the CPU
+    torch::Tensor flat;  // on the device of sums
     c10::intrusive_ptr<c10d::Work> work;
   };
-  /// Starts to sum a flat tensor of the CPU over the replicas, in place.
+  /// Starts to sum a flat tensor over the replicas, in place.
   Pending start_sum(torch::Tensor flat);
   void finish(const Pending& pending);
 
@@ -47,6 +52,7 @@ class Replicas {
   const Grid& grid_;
   std::chrono::duration<double> deadline_;
   c10::intrusive_ptr<compat::ProcessGroup> group_;
+  c10::intrusive_ptr<compat::ProcessGroup> sums_;  // of GPUs, over NCCL; null: over Gloo
 };
 
 }  // namespace pipewright

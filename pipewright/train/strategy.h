@@ -36,7 +36,8 @@ struct Strategy {
   std::string schedule = "1f1b";
   int chunks = 0;               // stages a rank; 0: the schedule's default
   std::vector<int> sizes = {};  // layers by stage; empty: by stage guards, cost hints or parameters
-  /// "cpu", "cuda:0": one for all ranks or one a rank. The model is moved there. Empty: where its
+  /// "cpu", "cuda:0": one for all ranks or one a rank; "cuda" with ranks that are processes: each
+  /// process's own, that of its LOCAL_RANK. The model is moved there. Empty: where its
   /// parameters are. A stage guard's device comes first.
   std::vector<std::string> devices = {};
   RecomputeMode recompute = RecomputeMode::kNone;
@@ -61,6 +62,7 @@ struct Strategy {
   // Processes.
   /// "threads": the ranks are threads of this process. "gloo": each is a process of its own,
   /// started by pipewright launch, torchrun, mpirun or srun; all of them call the trainer alike.
+  /// "nccl": the same, tensors go from GPU to GPU; each process has one of its own.
   std::string transport = "threads";
   /// Data parallelism: so many pipelines, each with its part of the batch and `micro_batches` of
   /// its own; ranks x replicas processes. Every process is given the whole batch.

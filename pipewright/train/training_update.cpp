@@ -95,6 +95,7 @@ void Training::spread_tied(int number) {
   if (grid_.one_process()) return;
   const torch::NoGradGuard no_grad;
   for (const TiedRoute& route : shared_.tied_routes) {
+    if (!route.has_value) continue;
     const MessageKey key{MessageKind::kTiedValue, route.user, 0, route.number};
     const torch::Tensor& parameter =
         shared_.tied_uses[static_cast<std::size_t>(route.number)]->parameter;
