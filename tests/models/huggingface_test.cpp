@@ -10,6 +10,7 @@
 #include "pipewright/models/bert.h"
 #include "pipewright/models/gpt.h"
 #include "pipewright/nn/loss.h"
+#include "pipewright/nn/outline.h"
 #include "pipewright/train/tensor_bytes.h"
 #include "pipewright/train/trainer.h"
 #include "tests/checkpoint/sample.h"
@@ -127,7 +128,7 @@ TEST(HuggingFace, Gpt2FilesWithoutPrefixAndWithAHeadAreRead) {
   write_all(dir / "bare.safetensors", bare);
   bare["lm_head.weight"] = bare.at("wte.weight");
   write_all(dir / "head.safetensors", bare);
-  for (const std::string path : {dir / "bare.safetensors", dir / "head.safetensors"}) {
+  for (const std::string& path : {dir / "bare.safetensors", dir / "head.safetensors"}) {
     Trainer trainer = trainer_of(gpt2());
     trainer.load_weights(path, gpt2_options(path));
     EXPECT_LT(apart(gpt2_logits(trainer), "gpt2"), 1e-4);

@@ -22,7 +22,7 @@ struct Way {
 };
 constexpr Way kWays[] = {{1}, {2}, {2, "zb-h1"}, {3, "gpipe", RecomputeMode::kAll}};
 
-Strategy strategy_of(const Way& way) {
+Strategy strategy_for(const Way& way) {
   Strategy strategy = strategy_of(way.ranks, 2, way.schedule);
   strategy.recompute = way.recompute;
   return strategy;
@@ -34,7 +34,7 @@ TEST_P(Zoo, GradientsEqualPlainTraining) {
   const Sequence reference = float64_model(GetParam());
   const double expected = plain_gradients(reference, cross_entropy(), batch, 2, 0);
   for (const Way& way : kWays) {
-    Trainer trainer(float64_model(GetParam()), cross_entropy(), sgd(), strategy_of(way));
+    Trainer trainer(float64_model(GetParam()), cross_entropy(), sgd(), strategy_for(way));
     EXPECT_NEAR(trainer.gradients(batch).loss, expected, 1e-12);
     EXPECT_LE(gradient_difference(trainer.model(), reference), 1e-10)
         << way.ranks << " ranks, " << way.schedule;
@@ -44,7 +44,7 @@ TEST_P(Zoo, GradientsEqualPlainTraining) {
 TEST_P(Zoo, BitsAreTheSameForEveryPipeline) {
   Tensors first;
   for (const Way& way : kWays) {
-    Trainer trainer(float64_model(GetParam()), cross_entropy(), adam(), strategy_of(way));
+    Trainer trainer(float64_model(GetParam()), cross_entropy(), adam(), strategy_for(way));
     for (int step = 0; step < 2; ++step) trainer.step(seeded_batch(GetParam(), 5, step));
     if (first.empty()) first = state_of(trainer);
     EXPECT_THAT(different(trainer, first), testing::IsEmpty())
