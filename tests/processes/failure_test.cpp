@@ -65,6 +65,47 @@ TEST_P(Killed, RankIsNamedByAllOthers) {
 
 INSTANTIATE_TEST_SUITE_P(Each, Killed, testing::Range(0, kRanks));
 
+class KilledInAGrid : public testing::TestWithParam<int> {};
+
+/// Two replicas of two ranks: some wait for a message of the victim, some for its sums, some for
+/// one that does.
+TEST_P(KilledInAGrid, RankIsNamedByAllOthers) {
+  constexpr int kProcesses = 4;
+  const int victim = GetParam();
+  double longest = 0;
+  for (int round = 0; round < num_rounds(); ++round) {
+    SCOPED_TRACE(testing::Message() << "round " << round);
+    std::mt19937 random(static_cast<unsigned>(100 * victim + round));
+    Processes processes(kTrainOn, kProcesses, {{"life", "30"}, {"replicas", "2"}});
+    wait_for_training(processes, kProcesses);
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 300000));
+    const auto since = Clock::now();
+    processes.signal(victim, SIGKILL);
+    for (int rank = 0; rank < kProcesses; ++rank) {
+      if (rank == victim) continue;
+      EXPECT_EQ(processes.wait(rank), 1);
+      EXPECT_THAT(error_of(processes, rank),
+                  AllOf(testing::StartsWith("[transport] rank " + std::to_string(victim)),
+                        HasSubstr(" was waiting for the ")));
+    }
+    longest = std::max(longest, std::chrono::duration<double>(Clock::now() - since).count());
+  }
+  EXPECT_LT(longest, kMostSeconds);
+  if (num_rounds() > 1) std::cout << "longest of " << num_rounds() << ": " << longest << " s\n";
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, KilledInAGrid, testing::Range(0, 4));
+
+TEST(ThrowingInAGrid, LayerIsNamedOnEveryRank) {
+  Processes processes(
+      kTrainOn, 4,
+      {{"life", "30"}, {"replicas", "2"}, {"what", "layer"}, {"rank", "3"}, {"step", "2"}});
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(processes.wait(rank), 1);
+    EXPECT_THAT(error_of(processes, rank), AllOf(HasSubstr("stage 1"), HasSubstr("the fuse blew")));
+  }
+}
+
 class Stopped : public testing::TestWithParam<int> {};
 
 TEST_P(Stopped, RankIsNamedByAllAlsoByItself) {
@@ -75,8 +116,8 @@ TEST_P(Stopped, RankIsNamedByAllAlsoByItself) {
   processes.signal(victim, SIGSTOP);
   expect_all_blame(processes, victim, since);
   for (int rank = 0; rank < kRanks; ++rank) {
-    if (rank != victim)
-      EXPECT_THAT(error_of(processes, rank), HasSubstr("gave no sign of life for 3 s"));
+    if (rank == victim) continue;
+    EXPECT_THAT(error_of(processes, rank), HasSubstr("gave no sign of life for 3 s"));
   }
   processes.signal(victim, SIGCONT);
   EXPECT_EQ(processes.wait(victim), 1);

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <random>
 #include <thread>
 
@@ -141,6 +142,7 @@ class KilledWhileSaving : public testing::TestWithParam<int> {};
 
 /// Without a restart: the others end with words, and what was whole stays whole.
 TEST_P(KilledWhileSaving, IsNamedByTheOthersAndLeavesAWholeCheckpoint) {
+  double longest = 0;
   for (int round = 0; round < num_rounds(); ++round) {
     SCOPED_TRACE(testing::Message() << "round " << round);
     std::mt19937 random(static_cast<unsigned>(7000 + 100 * GetParam() + round));
@@ -148,6 +150,7 @@ TEST_P(KilledWhileSaving, IsNamedByTheOthersAndLeavesAWholeCheckpoint) {
     std::filesystem::create_directory(dir / "runs");
     Processes processes("train_through", kRanks, {{"dir", dir / "runs"}, {"steps", "1000000"}});
     wait_for_moment("saving", dir / "runs", &random);
+    const auto since = std::chrono::steady_clock::now();
     processes.signal(GetParam(), SIGKILL);
     for (int rank = 0; rank < kRanks; ++rank) {
       if (rank == GetParam()) continue;
@@ -156,10 +159,13 @@ TEST_P(KilledWhileSaving, IsNamedByTheOthersAndLeavesAWholeCheckpoint) {
       EXPECT_THAT(words, HasSubstr("[transport] rank " + std::to_string(GetParam())));
       EXPECT_THAT(words, HasSubstr("; rank " + std::to_string(rank) + " was waiting for "));
     }
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - since;
+    longest = std::max(longest, passed.count());
     const NewestWhole newest = newest_whole(dir / "runs");
     EXPECT_TRUE(newest.checkpoint);
     EXPECT_THAT(newest.refused, testing::IsEmpty());
   }
+  if (num_rounds() > 1) std::cout << "longest of " << num_rounds() << ": " << longest << " s\n";
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, KilledWhileSaving, testing::Range(0, kRanks));

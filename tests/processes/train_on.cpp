@@ -48,7 +48,9 @@ Strategy strategy_for(int ranks) {
 }
 
 Strategy strategy_from(const Arguments& a) {
-  Strategy strategy = strategy_for(std::stoi(std::getenv("WORLD_SIZE")));
+  const int replicas = a.contains("replicas") ? std::stoi(a.at("replicas")) : 1;
+  Strategy strategy = strategy_for(std::stoi(std::getenv("WORLD_SIZE")) / replicas);
+  strategy.replicas = replicas;
   strategy.transport = "gloo";
   strategy.life_deadline_seconds = std::stod(a.at("life"));
   if (a.contains("deadline")) strategy.deadline_seconds = std::stod(a.at("deadline"));

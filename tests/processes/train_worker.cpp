@@ -31,6 +31,7 @@ Strategy strategy_from(const Arguments& a) {
   strategy.scale_loss = a.at("scale_loss") == "1";
   strategy.replicas = std::stoi(a.at("replicas"));
   strategy.shard_optimizer = a.at("shard") == "1";
+  if (a.contains("device")) strategy.devices = {a.at("device")};
   return strategy;
 }
 
@@ -48,7 +49,8 @@ TrainResult train_as(const Arguments& a) {
   }
   losses.push_back(torch::tensor({trainer.evaluate(make_batch(9, 50, f)).loss}, torch::kFloat64));
   TrainResult result = {{"losses", torch::cat(losses)}};
-  for (const auto& [name, tensor] : trainer.state_dict()) result[name] = tensor.detach().clone();
+  for (const auto& [name, tensor] : trainer.state_dict())
+    result[name] = tensor.detach().cpu().clone();
   return result;
 }
 
