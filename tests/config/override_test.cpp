@@ -97,9 +97,9 @@ TEST(Override, OfAModelMakesTheFilesParametersWrong) {
   const std::string text =
       "[model]\nname = \"gpt\"\nlayers = 3\n[data]\nname = \"text\"\nbatch = "
       "1\n[train]\nsteps = 1\n";
-  EXPECT_THAT(
-      problems_of(text, {"model.name=mlp"}),
-      ElementsAre("run.toml:3:1: model.layers: unknown key; [model] has name, file, widths"));
+  EXPECT_THAT(problems_of(text, {"model.name=mlp"}),
+              ElementsAre("run.toml:3:1: model.layers: unknown key; [model] has name, file, "
+                          "weights, export_to, widths"));
 }
 
 TEST(Override, DoesNotHideThatASectionIsNoTable) {

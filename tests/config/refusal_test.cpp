@@ -209,7 +209,8 @@ TEST(Refusal, AFileHasNoParameters) {
   EXPECT_THAT(
       problems_of("[model]\nfile = \"m.pt\"\nlayers = 3\n[data]\nname = \"text\"\nbatch = 1\n"
                   "[train]\nsteps = 1\n"),
-      ElementsAre("run.toml:3:1: model.layers: unknown key; [model] has name, file"));
+      ElementsAre("run.toml:3:1: model.layers: unknown key; [model] has name, file, weights, "
+                  "export_to"));
 }
 
 TEST(Refusal, ParametersAreCheckedAsKeysAre) {

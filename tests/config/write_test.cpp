@@ -127,7 +127,8 @@ Config random_config(RandomValues* random, const Known& known) {
   for (int pass = 0; pass < 2; ++pass) {  // what counts beside another key may come in the second
     for (const Section& section : schema(known)) {
       for (const Setting& setting : section.settings) {
-        if (section.name == "model" || full_name(section, setting) == "data.name") continue;
+        const std::string key = full_name(section, setting);
+        if (key == "model.name" || key == "model.file" || key == "data.name") continue;
         Config changed = config;
         setting.set(&changed, random->value(setting.option));
         if (random->below(2) == 1 && conflicts(changed, known).empty()) config = changed;
