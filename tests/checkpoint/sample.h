@@ -92,7 +92,8 @@ class Sample {
       for (const std::string& name : checkpoint.tensors(part).names()) {
         const auto found = data_.find(name);
         if (found == data_.end()) return false;
-        if (testing_checkpoint::read_tensor(checkpoint.tensors(part), name) != found->second) return false;
+        if (testing_checkpoint::read_tensor(checkpoint.tensors(part), name) != found->second)
+          return false;
         ++num_tensors;
       }
     }
