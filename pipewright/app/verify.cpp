@@ -269,8 +269,9 @@ class Verifier {
   }
 
   std::string layer_of(const std::string& tensor) const {
+    const Sequence model = subject_.make();
     std::string found;
-    for (const Layer& layer : subject_.make().layers()) {
+    for (const Layer& layer : model.layers()) {
       if (tensor.starts_with(layer.name + ".") && layer.name.size() > found.size())
         found = layer.name;
     }

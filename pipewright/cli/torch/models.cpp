@@ -15,6 +15,9 @@ app::DataSet sample_data() {
   data.channels = 3;
   data.image = 224;
   data.classes = 10;
+  data.click_numbers = 13;  // as Criteo's
+  data.click_fields = 26;
+  data.click_buckets = 1000;
   return data;
 }
 
@@ -41,8 +44,11 @@ std::string written(const catalog::PublishedSize& size) {
 
 void print_model(const config::Component& model) {
   const app::DataSet data = sample_data();
-  fmt::print("{}: {}\n  as it is by default: {} (with {} tokens, or {} classes of pictures)\n",
-             model.name, model.words, size_of(model, {}), data.vocabulary, data.classes);
+  fmt::print(
+      "{}: {}\n  as it is by default: {} (with {} tokens, {} classes of pictures, or clicks of {} "
+      "numbers and {} fields of {} values)\n",
+      model.name, model.words, size_of(model, {}), data.vocabulary, data.classes,
+      data.click_numbers, data.click_fields, data.click_buckets);
   for (const catalog::PublishedSize& size : catalog::published_sizes()) {
     if (size.model == model.name)
       fmt::print("  {}: {}\n    {}\n", size.name, size_of(model, size.parameters), written(size));
