@@ -30,6 +30,17 @@ GradientSum::GradientSum(const Tensors& parameters, int micro_batches, int lanes
       sums_(parameters.size()),
       sparse_(parameters.size()) {}
 
+void GradientSum::go_on_from(const Tensors& sums) {
+  for (std::size_t p = 0; p < sums.size(); ++p) {
+    if (!sums[p].defined()) continue;
+    if (sums[p].is_sparse()) {
+      sparse_[p].push_back(sums[p]);
+    } else {
+      sums_[p] = sums[p].clone();
+    }
+  }
+}
+
 void GradientSum::check_running() const {
   if (aborted_) throw Error("lanes", "another lane failed");
 }

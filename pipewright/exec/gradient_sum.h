@@ -31,6 +31,9 @@ class GradientSum {
   GradientSum(const Tensors& parameters, int micro_batches, int lanes,
               std::optional<c10::Stream> stream);
 
+  /// What was summed up before, by parameter: the sums go on from a copy of it. Before all others.
+  void go_on_from(const Tensors& sums);
+
   /// The next micro-batch to run; none: all have begun. Waits while too many are ahead of the sum.
   std::optional<int> next();
 

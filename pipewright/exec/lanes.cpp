@@ -191,8 +191,13 @@ LaneResult Lanes::finish(Step* step) const {
   return std::move(step->result);
 }
 
-LaneResult Lanes::run(const StepInput& input, Clock::time_point start) {
+LaneResult Lanes::run(const StepInput& input, Clock::time_point start, const Tensors& so_far) {
   Step step = begin(input, start);
+  Tensors wanted;
+  for (std::size_t p = 0; p < so_far.size(); ++p) {
+    if (parameters_[p].second.requires_grad()) wanted.push_back(so_far[p]);
+  }
+  step.sum->go_on_from(wanted);
   if (!run_as_team(&step)) run_on_workers(&step);
   return finish(&step);
 }

@@ -39,8 +39,10 @@ class Lanes {
   Lanes& operator=(const Lanes&) = delete;
 
   /// The gradients of the parameters that need one. On a GPU they are there when the calling
-  /// thread's stream is. Throws what the first lane that failed threw.
-  LaneResult run(const StepInput& input, std::chrono::steady_clock::time_point start);
+  /// thread's stream is. `so_far`: gradients of earlier micro-batches, one a parameter, that these
+  /// are added to in a copy; empty: none. Throws what the first lane that failed threw.
+  LaneResult run(const StepInput& input, std::chrono::steady_clock::time_point start,
+                 const Tensors& so_far = {});
 
   /// The same on the calling thread, one micro-batch after the other, each on its lane's stream: so
   /// that it can be captured as a CUDA graph. Random draws are not ours.

@@ -43,24 +43,24 @@ LaneStep::LaneStep(SharedModel* shared, const Strategy& strategy, Pipeline* pipe
                                                .memory_slot = stage.place().memory_slot});
 }
 
-/// Where the updater looks for it.
-void LaneStep::keep(const torch::Tensor& parameter, torch::Tensor gradient) {
-  torch::Tensor* place = &parameter.mutable_grad();
+/// Where the updater looks for a parameter's gradient.
+torch::Tensor& LaneStep::place_of(const torch::Tensor& parameter) {
   for (const auto& use : shared_->tied_uses) {
-    if (!use->parameter.is_same(parameter)) continue;
-    place = &use->gradient;
-    break;
+    if (use->parameter.is_same(parameter)) return use->gradient;
   }
-  *place = place->defined() ? *place + gradient : std::move(gradient);
+  return parameter.mutable_grad();
 }
 
 void LaneStep::run(const StepInput& input, Timeline* timeline) {
   LaneResult made;
+  Tensors so_far;  // where gradients are merged: sums go on micro-batch by micro-batch
+  for (const auto& [name, parameter] : lanes_->parameters()) so_far.push_back(place_of(parameter));
   const auto start = std::chrono::steady_clock::now();
   for (const auto& stream : pipeline_->ranks().front()->streams()) stream->wait_for_current();
   try {
     // On the rank's thread: the lanes are its intra-op threads, as far as it has them.
-    pipeline_->on_every_stage([&](StageRunner& /*stage*/) { made = lanes_->run(input, start); });
+    pipeline_->on_every_stage(
+        [&](StageRunner& /*stage*/) { made = lanes_->run(input, start, so_far); });
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
@@ -71,7 +71,7 @@ void LaneStep::run(const StepInput& input, Timeline* timeline) {
   const torch::NoGradGuard no_grad;
   for (std::size_t p = 0; p < made.gradients.size(); ++p) {
     if (made.gradients[p].defined())
-      keep(lanes_->parameters()[p].second, std::move(made.gradients[p]));
+      place_of(lanes_->parameters()[p].second) = std::move(made.gradients[p]);
   }
   std::map<int, LossValue> losses;
   for (std::size_t m = 0; m < made.losses.size(); ++m)

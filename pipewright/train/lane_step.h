@@ -24,7 +24,7 @@ class LaneStep {
   void step(const std::function<void(int stage)>& update);
 
  private:
-  void keep(const torch::Tensor& parameter, torch::Tensor gradient);
+  torch::Tensor& place_of(const torch::Tensor& parameter);
 
   SharedModel* shared_;
   Pipeline* pipeline_;

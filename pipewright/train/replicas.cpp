@@ -51,8 +51,11 @@ Replicas::~Replicas() {
 }
 
 void Replicas::give_up(const std::string& why) {
-  const std::string failure = grid_.world->failure_or(
-      fmt::format("a replica of rank {} was lost: {}", grid_.rank, why.substr(0, why.find('\n'))));
+  const std::string unnamed =
+      fmt::format("a replica of rank {} was lost: {}", grid_.rank, why.substr(0, why.find('\n')));
+  // Its connections tell which one it was, after a moment in which it might have told why itself.
+  std::string failure = grid_.world->failure_or(unnamed);
+  if (failure == unnamed) failure = grid_.world->failure_or(unnamed);
   grid_.world->fail(failure);
   throw TransportError("transport",
                        fmt::format("{}; replica {} of rank {} was waiting for the other replicas",

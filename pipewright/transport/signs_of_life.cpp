@@ -151,6 +151,10 @@ void SignsOfLife::watch() {
 /// With the lock held, as the next ones.
 std::optional<std::string> SignsOfLife::tick(Seconds passed) {
   awake_ += std::min(passed, 4 * interval_);
+  if (passed > deadline_ / 2) {
+    stopped_for_ = passed;
+    stopped_at_ = awake_;
+  }
   if (passed > deadline_) return stopped_words(passed);
   return who_is_silent();
 }
@@ -160,11 +164,14 @@ std::string SignsOfLife::stopped_words(Seconds passed) const {
                      passed.count(), deadline_.count());
 }
 
-/// A process that was stopped may find the others gone before watch() notices why.
+/// A process that was stopped may find the others gone before watch() notices why; and they may
+/// have given it up a little earlier than it was stopped for the whole deadline.
 std::string SignsOfLife::lost_store_words() const {
   const std::lock_guard lock(mutex_);
   const Seconds passed = Clock::now() - ticked_;
   if (passed > deadline_ / 2) return stopped_words(passed);
+  if (stopped_for_ > Seconds(0) && awake_ - stopped_at_ < deadline_)
+    return stopped_words(stopped_for_);
   return keeper_words(place_) + " cannot be reached any more";
 }
 

@@ -77,6 +77,8 @@ class SignsOfLife {
   /// Time in which this process ran: one that is stopped itself must not blame the others.
   Seconds awake_{0};
   std::chrono::steady_clock::time_point ticked_ = std::chrono::steady_clock::now();
+  Seconds stopped_for_{0};  // last, for long enough that others may have given it up
+  Seconds stopped_at_{0};
   Seconds store_answered_{0};
   int waiting_ = -1;
   Seconds waiting_since_{0};

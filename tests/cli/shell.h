@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 
 #include "pipewright/base/file.h"
@@ -19,10 +20,12 @@ struct Result {
 /// Runs the program in `folder` as a shell does. `after` follows its words: a pipe, say.
 inline Result run_program(const std::string& folder, const std::string& arguments,
                           const std::string& after = "") {
-  const std::string command = "cd " + folder + " && bash -c '" + PIPEWRIGHT_PROGRAM + " " +
-                              arguments + " 2> stderr" + after + "'";
+  const std::string command =
+      "cd " + folder + " && " + PIPEWRIGHT_PROGRAM + " " + arguments + " 2> stderr" + after;
+  // Not within quotes: the words have quotes of their own.
+  setenv("PIPEWRIGHT_TEST_COMMAND", command.c_str(), /*overwrite=*/1);
   Result result;
-  FILE* pipe = popen(command.c_str(), "r");
+  FILE* pipe = popen("exec bash -c \"$PIPEWRIGHT_TEST_COMMAND\"", "r");
   std::array<char, 4096> buffer{};
   while (const std::size_t size = fread(buffer.data(), 1, buffer.size(), pipe))
     result.out.append(buffer.data(), size);

@@ -86,7 +86,7 @@ class RandomValues {
 
 /// Keys that must change together, or not at all.
 void set_some_together(RandomValues* random, Config* config) {
-  switch (random->below(6)) {
+  switch (random->below(7)) {
     case 0:
       config->train.steps = 0;
       config->train.epochs = 3;
@@ -106,6 +106,10 @@ void set_some_together(RandomValues* random, Config* config) {
     case 4:
       config->recompute.mode = "budget";
       config->recompute.budget = 1000;
+      break;
+    case 5:
+      config->recompute.mode = "every";
+      config->recompute.every = 3;
       break;
     default: break;
   }
