@@ -18,11 +18,10 @@ constexpr double kNoise = 20;  // of 255: deviation
 struct Shape {
   double x, y, reach;
 
-  Shape(int side, Draw* draw) {
-    x = side * draw->uniform();
-    y = side * draw->uniform();
-    reach = side * (0.2 + 0.1 * draw->uniform());
-  }
+  Shape(int side, Draw* draw)
+      : x(side * draw->uniform()),
+        y(side * draw->uniform()),
+        reach(side * (0.2 + 0.1 * draw->uniform())) {}
 
   bool disc_has(double px, double py) const {
     return (px - x) * (px - x) + (py - y) * (py - y) < reach * reach;
