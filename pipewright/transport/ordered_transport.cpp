@@ -92,8 +92,8 @@ OrderedTransport::~OrderedTransport() {
   {
     const std::lock_guard lock(mutex_);
     stopped_ = true;
-    for (const Work& work : waiting_) work->abort();
   }
+  waits_.abort();
   taker_.join();
   world_->forget(listener_);
 }
@@ -199,23 +199,7 @@ void OrderedTransport::serve_completions() {
 /// False where it was given up.
 bool OrderedTransport::wait_for(const Work& work, bool on_device) {
   if (on_device) return wait_for_device(work);
-  {
-    const std::lock_guard lock(mutex_);
-    if (aborted_) return false;
-    waiting_.insert(work);
-  }
-  const auto forget = [&] {
-    const std::lock_guard lock(mutex_);
-    waiting_.erase(work);
-  };
-  try {
-    const bool there = work->wait(std::chrono::duration_cast<Milliseconds>(deadline_));
-    forget();
-    return there;
-  } catch (...) {
-    forget();
-    throw;
-  }
+  return waits_.wait(work, std::chrono::duration_cast<Milliseconds>(deadline_));
 }
 
 /// Looks again and again: to wait for a GPU's work is to make a stream wait.
@@ -245,19 +229,8 @@ void OrderedTransport::serve_receives() {
 /// False at the end.
 bool OrderedTransport::take_next() {
   std::vector<torch::Tensor> buffers = {numbers_buffer(kFirstNumbers)};
-  Work work;
-  {
-    const std::lock_guard lock(mutex_);
-    if (stopped_ || aborted_) return false;
-    work = group_->recvAnysource(buffers, kAnnounceTag);
-    waiting_.insert(work);
-  }
-  const bool there = work->wait(kForEver);
-  {
-    const std::lock_guard lock(mutex_);
-    waiting_.erase(work);
-  }
-  if (!there) return false;
+  const Work work = group_->recvAnysource(buffers, kAnnounceTag);
+  if (!waits_.wait(work, kForEver)) return false;
   take(announced(buffers[0], work->sourceRank()));
   return true;
 }
@@ -358,9 +331,9 @@ void OrderedTransport::abort() {
   {
     const std::lock_guard lock(mutex_);
     aborted_ = true;
-    for (const Work& work : waiting_) work->abort();
     changed_.notify_all();
   }
+  waits_.abort();
   if (!device_.is_cpu()) {  // their kernels would wait for ever
     compat::abort_group(*tensors_.up);
     compat::abort_group(*tensors_.down);

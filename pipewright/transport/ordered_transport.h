@@ -103,16 +103,16 @@ class OrderedTransport : public Transport {
   ProcessTransport gloo_;
   DeviceCopy copy_;
   DeviceStream send_stream_, take_stream_;
+  Waits waits_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Outgoing> outgoing_;
   std::deque<Leaving> leaving_;  // until the receiver has them
   std::map<std::pair<int, MessageKey>, std::deque<Arrived>> arrived_;
-  std::set<Work> waiting_;  // to be woken
-  bool sending_ = false;    // a message is being packed
-  bool ending_ = false;     // nothing more is sent
-  bool stopped_ = false;    // nothing more is taken
+  bool sending_ = false;  // a message is being packed
+  bool ending_ = false;   // nothing more is sent
+  bool stopped_ = false;  // nothing more is taken
   bool aborted_ = false;
   int exceptions_;  // on their way when this was made
   int listener_ = 0;

@@ -228,23 +228,7 @@ MessageHeader ProcessTransport::receive_header(Posted first, int from_rank, cons
 
 /// False where it was given up.
 bool ProcessTransport::wait_for(const Work& work) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (aborted_) return false;
-    waiting_.insert(work);
-  }
-  const auto leave = [&] {
-    const std::lock_guard lock(mutex_);
-    waiting_.erase(work);
-  };
-  try {
-    const bool there = work->wait(std::chrono::duration_cast<Milliseconds>(deadline_));
-    leave();
-    return there;
-  } catch (...) {
-    leave();
-    throw;
-  }
+  return waits_.wait(work, std::chrono::duration_cast<Milliseconds>(deadline_));
 }
 
 void ProcessTransport::wait(const Posted& posted, int from_rank, const MessageKey& key) {
@@ -274,10 +258,12 @@ bool ProcessTransport::aborted() const {
 }
 
 void ProcessTransport::abort() {
-  const std::lock_guard lock(mutex_);
-  aborted_ = true;
-  for (const Work& work : waiting_) work->abort();
-  changed_.notify_all();
+  {
+    const std::lock_guard lock(mutex_);
+    aborted_ = true;
+    changed_.notify_all();
+  }
+  waits_.abort();
   self_.abort();
 }
 

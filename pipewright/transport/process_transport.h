@@ -5,13 +5,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <thread>
 #include <vector>
 
 #include "pipewright/transport/blame.h"
 #include "pipewright/transport/inproc.h"
 #include "pipewright/transport/lifelines.h"
+#include "pipewright/transport/waits.h"
 #include "pipewright/transport/wire.h"
 #include "pipewright/transport/world.h"
 
@@ -90,6 +90,7 @@ class ProcessTransport : public Transport {
   Blame blame_;
   InprocTransport self_;  // between stages of this rank
   DeviceCopy copy_;
+  Waits waits_;
 
   /// One name may go to, or come from, several ranks.
   using Address = std::pair<int, MessageKey>;
@@ -101,7 +102,6 @@ class ProcessTransport : public Transport {
   std::condition_variable changed_;
   std::deque<Outgoing> outgoing_;
   std::deque<Leaving> leaving_;  // until the receiver has them
-  std::set<Work> waiting_;       // to be woken
   Traffic traffic_;
   bool sending_ = false;  // a message is being packed
   bool ending_ = false;
