@@ -9,6 +9,16 @@
 
 namespace pipewright {
 
+/// What an asynchronous schedule has under way where a Program goes on from another: micro-batches
+/// 0 to `micro_batches` - 1 have been through the forwards of all stages, and each stage has done
+/// the backwards of the first `backwards[stage]` of them.
+struct Carried {
+  int micro_batches = 0;
+  std::vector<int> backwards;  // by stage; empty where no micro-batch is carried
+
+  friend bool operator==(const Carried&, const Carried&) = default;
+};
+
 /// A training step: for every rank, the list of instructions it runs in order. No time lives here,
 /// and nothing else decides what a rank does next.
 struct Program {
@@ -18,6 +28,22 @@ struct Program {
   std::vector<int> placement;  // the rank of each stage
   std::vector<std::vector<Instruction>> ranks;
 
+  // Of asynchronous schedules, where weights change while micro-batches are under way.
+  /// As `ranks`: the version of the stage's weights that F, R and B use and that REDUCE and STEP
+  /// make; -1 for messages. Version 0 is what a run starts with, each STEP of a stage makes the
+  /// next. Empty: a synchronous Program, all of which uses the weights it found.
+  std::vector<std::vector<int>> versions;
+  /// By rank: the oldest version that is needed after this Program, by micro-batches that it leaves
+  /// under way or by forwards to come. Empty where versions are.
+  std::vector<int> keeps;
+  Carried carried;
+  bool open = false;  // backwards are left for the next Program to do
+
+  bool is_asynchronous() const { return !versions.empty(); }
+  /// -1 in a synchronous Program.
+  int version(std::size_t rank, std::size_t step) const {
+    return versions.empty() ? -1 : versions[rank][step];
+  }
   int num_ranks() const { return static_cast<int>(ranks.size()); }
   int num_stages() const { return static_cast<int>(placement.size()); }
   /// Stages a rank, the most of any rank.

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "pipewright/base/error.h"
+#include "pipewright/ir/carried.h"
 #include "pipewright/ir/grid.h"
 #include "pipewright/ir/walk.h"
 
@@ -45,14 +46,17 @@ class Inventory {
         lowered_(program.is_lowered()),
         seen_(static_cast<std::size_t>(program.num_stages()) *
               static_cast<std::size_t>(program.num_micro_batches)),
-        stages_(static_cast<std::size_t>(program.num_stages())) {}
+        stages_(static_cast<std::size_t>(program.num_stages())) {
+    mark_carried();
+  }
 
   void check() {
     for (std::size_t rank = 0; rank < program_.ranks.size(); ++rank) {
       for (std::size_t step = 0; step < program_.ranks[rank].size(); ++step) take({rank, step});
     }
+    if (program_.open) check_left_backwards();
     check_complete();
-    check_once_a_step();
+    if (!program_.is_asynchronous()) check_once_a_step();
   }
 
  private:
@@ -70,22 +74,49 @@ class Inventory {
                  static_cast<std::size_t>(i.micro_batch())];
   }
 
+  /// What was done before the Program began counts as seen.
+  void mark_carried() {
+    const Carried& carried = program_.carried;
+    for (int stage = 0; stage < program_.num_stages() && carried.micro_batches > 0; ++stage) {
+      StageState& state = stages_[static_cast<std::size_t>(stage)];
+      state.num_weights = carried.backwards[static_cast<std::size_t>(stage)];
+      state.last_gradient = state.last_weight = state.num_weights - 1;
+      const int received = stage + 1 < program_.num_stages()
+                               ? carried.backwards[static_cast<std::size_t>(stage) + 1]
+                               : 0;
+      for (int m = 0; m < carried.micro_batches; ++m) {
+        unsigned kinds =
+            bit_of(Kind::kForward) | bit_of(Kind::kSendForward) | bit_of(Kind::kRecvForward);
+        if (m < state.num_weights) kinds |= bit_of(Kind::kBackward) | bit_of(Kind::kSendBackward);
+        if (m < received) kinds |= bit_of(Kind::kRecvBackward);
+        seen({Kind::kForward, Stage{stage}, MicroBatch{m}}) = static_cast<std::uint16_t>(kinds);
+      }
+    }
+  }
+
   void take(Place place) {
     const Instruction i = program_.ranks[place.rank][place.step];
     check_rank(i, place);
     if (is_once_a_step(i.kind())) {
-      take_once_a_step(i, place);
+      if (!program_.is_asynchronous()) take_once_a_step(i, place);
       return;
     }
     std::uint16_t& marks = seen(i);
-    if ((marks & bit_of(i.kind())) != 0) {
-      reject(program_, place,
-             fmt::format("{} is a duplicate of {}", to_text(i), at(*find(program_, i))));
-    }
+    if ((marks & bit_of(i.kind())) != 0) report_duplicate(i, place);
     if (is_backward(i.kind())) take_backward(i, place, marks);
     if (i.kind() == Kind::kRecompute) take_recompute(i, place, marks);
     if (is_send(i.kind()) || is_recv(i.kind())) check_message(i, place);
     marks = static_cast<std::uint16_t>(marks | bit_of(i.kind()));
+  }
+
+  [[noreturn]] void report_duplicate(Instruction i, Place place) {
+    const Place first = *find(program_, i);
+    const bool before = first.rank == place.rank && first.step == place.step;
+    reject(program_, place,
+           before ? fmt::format("{} is a duplicate: it was done before this program, which goes on "
+                                "with {} micro-batches under way",
+                                to_text(i), program_.carried.micro_batches)
+                  : fmt::format("{} is a duplicate of {}", to_text(i), at(first)));
   }
 
   void check_rank(Instruction i, Place place) {
@@ -126,7 +157,7 @@ class Inventory {
     if (i.kind() == Kind::kBackwardInput) return;
     follow(&stage.last_weight);
     ++stage.num_weights;
-    if (stage.num_reduces + stage.num_steps > 0) {
+    if (stage.num_reduces + stage.num_steps > 0) {  // of a synchronous Program
       reject(program_, place,
              fmt::format("{} comes after the stage's {}", to_text(i),
                          stage.num_steps > 0 ? "STEP" : "REDUCE"));
@@ -183,31 +214,71 @@ class Inventory {
                                  to_text(i), border, border + 1));
   }
 
+  /// Of an open Program: the backwards it does are the first ones, and no stage does one for which
+  /// the stage after it leaves the gradient to the next Program.
+  void check_left_backwards() {
+    for (int stage = 0; stage + 1 < program_.num_stages(); ++stage) {
+      const int own = num_backwards(stage);
+      if (own <= num_backwards(stage + 1)) continue;
+      const Instruction last(Kind::kBackward, Stage{stage}, MicroBatch{own - 1});
+      reject(program_, find(program_, last).value_or(Place{}),
+             fmt::format("{} needs {}B{}, which this program leaves to the next one", to_text(last),
+                         stage + 1, own - 1));
+    }
+    if (num_backwards(0) == program_.num_micro_batches) {
+      throw ScheduleError("validate",
+                          "the program is open, but leaves no backward to the next one");
+    }
+  }
+
+  /// How many micro-batches have their backward on a stage when the Program ends.
+  int num_backwards(int stage) const {
+    if (stage >= program_.num_stages()) return 0;
+    if (!program_.open) return program_.forward_only ? 0 : program_.num_micro_batches;
+    return stages_[static_cast<std::size_t>(stage)].last_gradient + 1;
+  }
+
   /// Which kinds must be there for one stage and micro-batch, given whether its backward is split.
-  std::uint16_t required(int stage, bool split) const {
+  std::uint16_t required(int stage, int micro_batch, bool split) const {
     unsigned kinds = bit_of(Kind::kForward);
-    const bool backward = !program_.forward_only;
+    const bool backward = micro_batch < num_backwards(stage);
     if (backward && split) kinds |= bit_of(Kind::kBackwardInput) | bit_of(Kind::kBackwardWeight);
     if (backward && !split) kinds |= bit_of(Kind::kBackward);
     if (!lowered_) return static_cast<std::uint16_t>(kinds);
-    for (const Kind kind :
-         {Kind::kSendForward, Kind::kRecvForward, Kind::kSendBackward, Kind::kRecvBackward}) {
-      const bool gradient = kind == Kind::kSendBackward || kind == Kind::kRecvBackward;
-      if (crosses(boundary(kind, stage)) && (backward || !gradient)) kinds |= bit_of(kind);
-    }
+    if (crosses(stage)) kinds |= bit_of(Kind::kSendForward);
+    if (crosses(stage - 1)) kinds |= bit_of(Kind::kRecvForward);
+    if (crosses(stage - 1) && backward) kinds |= bit_of(Kind::kSendBackward);
+    const bool comes_back = micro_batch < num_backwards(stage + 1);
+    if (crosses(stage) && comes_back) kinds |= bit_of(Kind::kRecvBackward);
     return static_cast<std::uint16_t>(kinds);
   }
 
   void check_complete() {
     const unsigned halves = bit_of(Kind::kBackwardInput) | bit_of(Kind::kBackwardWeight);
     for (int stage = 0; stage < program_.num_stages(); ++stage) {
-      const std::array<std::uint16_t, 2> needs = {required(stage, false), required(stage, true)};
+      std::array<std::uint16_t, 2> needs{};
       for (int m = 0; m < program_.num_micro_batches; ++m) {
+        if (m == 0 || program_.open) {  // of a closed Program, all micro-batches need the same
+          needs = {required(stage, m, false), required(stage, m, true)};
+        }
         const std::uint16_t marks = seen({Kind::kForward, Stage{stage}, MicroBatch{m}});
-        const unsigned missing = needs[(marks & halves) != 0 ? 1 : 0] & ~unsigned{marks};
+        const unsigned needed = needs[(marks & halves) != 0 ? 1 : 0];
+        const unsigned missing = needed & ~unsigned{marks};
         if (missing != 0) report_missing(stage, m, missing);
+        if (program_.open) check_received(stage, m, marks & ~needed);
       }
     }
+  }
+
+  /// Of an open Program: a gradient must not be waited for that is not sent before its end.
+  void check_received(int stage, int micro_batch, unsigned beyond) {
+    if ((beyond & bit_of(Kind::kRecvBackward)) == 0 || !lowered_) return;
+    const Instruction recv(Kind::kRecvBackward, Stage{stage}, MicroBatch{micro_batch});
+    const auto place = find(program_, recv);
+    if (!place) return;
+    reject(program_, *place,
+           fmt::format("{} waits for {}SEND_B{}, which this program leaves to the next one",
+                       to_text(recv), stage + 1, micro_batch));
   }
 
   [[noreturn]] void report_missing(int stage, int micro_batch, unsigned missing) {
@@ -253,7 +324,9 @@ void check_shape(const Program& program) {
   const auto refuse = [](const std::string& why) { throw ScheduleError("validate", why); };
   if (program.ranks.empty()) refuse("the program has no ranks");
   if (program.placement.empty()) refuse("the program has no stages; its placement is empty");
-  if (program.num_micro_batches < 1) refuse("the program has no micro-batches");
+  const bool nothing_left = program.is_asynchronous() && program.num_instructions() == 0;
+  if (program.num_micro_batches < 1 && !nothing_left) refuse("the program has no micro-batches");
+  check_carried(program, "validate");
   for (std::size_t stage = 0; stage < program.placement.size(); ++stage) {
     const int rank = program.placement[stage];
     if (rank >= 0 && rank < program.num_ranks()) continue;
@@ -284,23 +357,26 @@ void check_shape(const Program& program) {
 void check_count(const Program& program) {
   const std::size_t count = program.num_instructions();
   const auto stages = static_cast<std::size_t>(program.num_stages());
-  const auto micro_batches = static_cast<std::size_t>(program.num_micro_batches);
+  const int carried = program.carried.micro_batches;
+  const auto micro_batches = static_cast<std::size_t>(program.num_micro_batches - carried);
   if (micro_batches <= count / stages) return;
   std::vector<char> there(count + 1);
   for (const auto& list : program.ranks) {
     for (const Instruction i : list) {
       const std::size_t cell = static_cast<std::size_t>(i.stage()) * micro_batches +
-                               static_cast<std::size_t>(std::max(i.micro_batch(), 0));
-      if (i.kind() == Kind::kForward && cell < there.size()) there[cell] = 1;
+                               static_cast<std::size_t>(std::max(i.micro_batch() - carried, 0));
+      const bool new_forward = i.kind() == Kind::kForward && i.micro_batch() >= carried;
+      if (new_forward && cell < there.size()) there[cell] = 1;
     }
   }
   const auto hole =
       static_cast<std::size_t>(std::find(there.begin(), there.end(), 0) - there.begin());
   const std::size_t stage = hole / micro_batches;
+  const std::size_t lost = hole % micro_batches + static_cast<std::size_t>(carried);
   const auto rank = static_cast<std::size_t>(program.placement[stage]);
   reject(program, {rank, program.ranks[rank].size()},
-         fmt::format("{}F{} is missing (forward of micro-batch {} on stage {})", stage,
-                     hole % micro_batches, hole % micro_batches, stage));
+         fmt::format("{}F{} is missing (forward of micro-batch {} on stage {})", stage, lost, lost,
+                     stage));
 }
 
 /// Where the instruction that a stuck rank lacks stands. The walk asks for B where it may be I.

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "pipewright/base/error.h"
+#include "pipewright/ir/carried.h"
 
 namespace pipewright {
 namespace {
@@ -53,8 +55,10 @@ void check_ranges(const Program& program) {
 
 std::size_t num_cells(const Program& program) {
   check_ranges(program);
+  check_carried(program, "walk");
   const auto stages = static_cast<std::size_t>(program.num_stages());
-  const auto micro_batches = static_cast<std::size_t>(program.num_micro_batches);
+  const auto carried = static_cast<std::size_t>(program.carried.micro_batches);
+  const std::size_t micro_batches = static_cast<std::size_t>(program.num_micro_batches) - carried;
   const std::size_t least = program.num_instructions();
   if (stages != 0 && micro_batches > least / stages) {
     throw ScheduleError("walk",
@@ -62,7 +66,7 @@ std::size_t num_cells(const Program& program) {
                                     "instructions, found {}; instructions are missing",
                                     stages, micro_batches, least));
   }
-  return stages * micro_batches;
+  return stages * (micro_batches + carried);
 }
 
 /// The other end of a SEND or a RECV.
@@ -90,9 +94,29 @@ Walk::Walk(const Program& program, Sends sends, WalkOrder order)
   for (std::size_t stage = 0; lowered_ && stage + 1 < crosses_.size(); ++stage) {
     crosses_[stage] = program.placement[stage] != program.placement[stage + 1] ? 1 : 0;
   }
+  mark_carried();
   for (const auto& list : program.ranks) num_left_ += list.empty() ? 0 : 1;
   for (std::size_t rank = 0; rank < program.ranks.size(); ++rank) offer(rank);
   round_ = -1;
+}
+
+/// What was done before the Program began.
+void Walk::mark_carried() {
+  const Carried& carried = program_->carried;
+  const auto mark = [&](int stage, int micro_batch, std::initializer_list<Kind> kinds) {
+    std::uint8_t& marks = done_[cell(stage, micro_batch)];
+    for (const Kind kind : kinds) marks = static_cast<std::uint8_t>(marks | bit_of(kind));
+  };
+  for (int stage = 0; stage < program_->num_stages(); ++stage) {
+    for (int m = 0; m < carried.micro_batches; ++m) {
+      const auto s = static_cast<std::size_t>(stage);
+      mark(stage, m, {Kind::kForward, Kind::kSendForward, Kind::kRecvForward});
+      if (m < carried.backwards[s]) mark(stage, m, {Kind::kBackward, Kind::kSendBackward});
+      if (s + 1 < carried.backwards.size() && m < carried.backwards[s + 1]) {
+        mark(stage, m, {Kind::kRecvBackward});
+      }
+    }
+  }
 }
 
 /// Micro-batch by micro-batch: ranks at work at the same time are then neighbours in memory, and a

@@ -26,6 +26,8 @@ enum class WalkOrder {
 /// every rank's in their order. This is the one place that knows what an instruction waits for;
 /// validator, lowering, simulator and CSV writer all walk.
 ///
+/// Of a Program that goes on from another (Program::carried), what was done before counts as done.
+///
 /// What follows from it, linear in the instructions: a walk that ends before every list does has
 /// met a deadlock, and lacks() tells what each rank waits for.
 class Walk {
@@ -36,8 +38,9 @@ class Walk {
     std::int64_t round;  // with kRounds
   };
 
-  /// Throws ScheduleError where a number is out of range, or stages times micro-batches exceed the
-  /// instructions: no nonsense of a few bytes can ask for much memory.
+  /// Throws ScheduleError where a number is out of range, or stages times micro-batches (those that
+  /// are carried left out) exceed the instructions: no nonsense of a few bytes can ask for much
+  /// memory.
   Walk(const Program& program, Sends sends, WalkOrder order);
 
   /// The next instruction, or nothing at the end: of all lists, or of what can run.
@@ -64,6 +67,7 @@ class Walk {
   std::optional<Instruction> lacks_partner(Instruction at) const;
   bool pending(Instruction wanted) const;
   int waiting_stage(Instruction at) const;
+  void mark_carried();
   void offer(std::size_t rank);
   bool turn_to_next_rank();
   void poke_waiting(Instruction at);
