@@ -24,6 +24,7 @@ struct ScheduleInfo {
   int most_chunks = 1;
   bool splits_backward = false;  // writes I and W instead of B
   bool forward_only = false;
+  bool asynchronous = false;  // goes on over mini-batches with delayed weights: see continuing.h
   Program (*make)(const ScheduleSpec& spec) = nullptr;
 };
 
