@@ -38,6 +38,7 @@ class Shape {
   }
 
   void check_versions() const {
+    if (program_.forward_only) refuse("a forward-only program has no versions of the weights");
     const std::size_t ranks = program_.ranks.size();
     if (program_.versions.size() != ranks) {
       refuse(fmt::format("{} lists of versions for {} ranks", program_.versions.size(), ranks));

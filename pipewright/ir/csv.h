@@ -22,7 +22,9 @@ CsvProgram read_csv(std::string_view text);
 
 /// Writes it. A compute-only Program gets an empty cell for every round in which its rank waits, as
 /// PyTorch writes them; a lowered one has none. PyTorch knows no R and no STEP: leave those passes
-/// out for it. Throws ScheduleError where the Program cannot run to its end.
+/// out for it; nor versions of the weights: those of an asynchronous Program are not written, so
+/// that it reads back as a synchronous one, which its updates make invalid. Throws ScheduleError
+/// where the Program cannot run to its end.
 std::string write_csv(const Program& program);
 
 }  // namespace pipewright

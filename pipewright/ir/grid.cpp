@@ -24,8 +24,8 @@ Window window_around(std::size_t centre, std::size_t most, std::size_t size) {
   return {from, from + most};
 }
 
-std::string cell_text(const std::vector<Instruction>& list, std::size_t step, bool marked) {
-  const std::string text = step < list.size() ? to_text(list[step]) : "";
+std::string cell_text(const Program& program, std::size_t rank, std::size_t step, bool marked) {
+  const std::string text = step < program.ranks[rank].size() ? to_text(program, rank, step) : "";
   return marked ? fmt::format("[{}]", text.empty() ? "missing" : text) : fmt::format(" {} ", text);
 }
 
@@ -41,8 +41,7 @@ std::string show_grid(const Program& program, Place mark) {
   for (std::size_t step = steps.from; step < steps.to; ++step) {
     std::vector<std::string> column = {fmt::format(" step {} ", step)};
     for (std::size_t rank = ranks.from; rank < ranks.to; ++rank) {
-      column.push_back(
-          cell_text(program.ranks[rank], step, rank == mark.rank && step == mark.step));
+      column.push_back(cell_text(program, rank, step, rank == mark.rank && step == mark.step));
     }
     columns.push_back(std::move(column));
   }

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <climits>
 #include <iterator>
 
 #include "pipewright/base/error.h"
@@ -11,6 +12,8 @@
 
 namespace pipewright {
 namespace {
+
+constexpr int kMostVersion = INT_MAX - 1;
 
 [[noreturn]] void refuse(std::size_t line, std::string_view why) {
   throw InvalidArgument("program", fmt::format("line {}: {}", line, why));
@@ -30,11 +33,40 @@ int parse_number(std::string_view word, std::size_t line, std::string_view what,
       parse_integer(word, fmt::format("program line {}: {}", line, what), 0, most));
 }
 
-void parse_placement(std::string_view rest, std::size_t line, Program* program) {
+/// The numbers that are left of a line.
+std::vector<int> parse_numbers(std::string_view rest, std::size_t line, std::string_view what,
+                               int most) {
+  std::vector<int> numbers;
   for (auto word = take_word(&rest); !word.empty(); word = take_word(&rest)) {
-    program->placement.push_back(
-        parse_number(word, line, "rank of a stage", Instruction::kMaxStage));
+    numbers.push_back(parse_number(word, line, what, most));
   }
+  return numbers;
+}
+
+void parse_keeps(std::string_view rest, std::size_t line, Program* program) {
+  program->keeps = parse_numbers(rest, line, "version to keep", kMostVersion);
+  if (program->keeps.empty()) refuse(line, "'keeps' names no version; write one a rank");
+}
+
+void parse_carried(std::string_view rest, std::size_t line, Program* program) {
+  const int most = Instruction::kMaxMicroBatch;
+  program->carried.micro_batches =
+      parse_number(take_word(&rest), line, "carried micro-batches", most);
+  program->carried.backwards = parse_numbers(rest, line, "backwards of a stage", most);
+}
+
+/// `0F3` or `0F3@2`.
+void parse_step(std::string_view word, std::size_t line, std::vector<Instruction>* list,
+                std::vector<int>* versions) {
+  const std::size_t at = word.find('@');
+  try {
+    list->push_back(parse_instruction(word.substr(0, at)));
+  } catch (const InvalidArgument& error) {
+    refuse(line, fmt::format("instruction {}: {}", list->size(), error.what()));
+  }
+  versions->push_back(at == std::string_view::npos
+                          ? -1
+                          : parse_number(word.substr(at + 1), line, "version", kMostVersion));
 }
 
 void parse_rank(std::string_view rest, std::size_t line, Program* program) {
@@ -44,14 +76,38 @@ void parse_rank(std::string_view rest, std::size_t line, Program* program) {
                              program->ranks.size(), label.substr(0, 20)));
   }
   std::vector<Instruction> list;
+  std::vector<int> versions;
   for (auto word = take_word(&rest); !word.empty(); word = take_word(&rest)) {
-    try {
-      list.push_back(parse_instruction(word));
-    } catch (const InvalidArgument& error) {
-      refuse(line, fmt::format("instruction {}: {}", list.size(), error.what()));
-    }
+    parse_step(word, line, &list, &versions);
   }
   program->ranks.push_back(std::move(list));
+  program->versions.push_back(std::move(versions));
+}
+
+/// Lines whose rest is a list; false for another word.
+bool parse_list(std::string_view word, std::string_view rest, std::size_t line, Program* program) {
+  if (word == "placement") {
+    for (const int rank : parse_numbers(rest, line, "rank of a stage", Instruction::kMaxStage)) {
+      program->placement.push_back(rank);
+    }
+  } else if (word == "rank") {
+    parse_rank(rest, line, program);
+  } else if (word == "keeps") {
+    parse_keeps(rest, line, program);
+  } else if (word == "carried") {
+    parse_carried(rest, line, program);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+/// A Program is asynchronous where it keeps versions or uses one.
+void drop_no_versions(Program* program) {
+  const bool any = std::any_of(program->versions.begin(), program->versions.end(), [](auto& list) {
+    return std::any_of(list.begin(), list.end(), [](int version) { return version >= 0; });
+  });
+  if (!any && program->keeps.empty()) program->versions.clear();
 }
 
 }  // namespace
@@ -88,16 +144,28 @@ bool Program::is_lowered() const {
   });
 }
 
+std::string to_text(const Program& program, std::size_t rank, std::size_t step) {
+  const std::string text = to_text(program.ranks[rank][step]);
+  const int version = program.version(rank, step);
+  return version < 0 ? text : fmt::format("{}@{}", text, version);
+}
+
 std::string to_text(const Program& program) {
   std::string text =
       fmt::format("program {}\nmicro_batches {}\n", program.schedule, program.num_micro_batches);
   if (program.forward_only) text += "forward_only\n";
+  if (!program.keeps.empty()) text += fmt::format("keeps {}\n", fmt::join(program.keeps, " "));
+  if (program.carried != Carried{}) {
+    text += fmt::format("carried {} {}\n", program.carried.micro_batches,
+                        fmt::join(program.carried.backwards, " "));
+  }
+  if (program.open) text += "open\n";
   text += fmt::format("placement {}\n", fmt::join(program.placement, " "));
   for (std::size_t rank = 0; rank < program.ranks.size(); ++rank) {
     fmt::format_to(std::back_inserter(text), "rank {}:", rank);
-    for (const Instruction instruction : program.ranks[rank]) {
+    for (std::size_t step = 0; step < program.ranks[rank].size(); ++step) {
       text += ' ';
-      text += to_text(instruction);
+      text += to_text(program, rank, step);
     }
     text += '\n';
   }
@@ -115,7 +183,7 @@ Program parse_program(std::string_view text) {
     ++number;
 
     const std::string_view word = take_word(&line);
-    if (word.empty()) continue;
+    if (word.empty() || parse_list(word, line, number, &program)) continue;
     if (word == "program") {
       program.schedule = take_word(&line);
     } else if (word == "micro_batches") {
@@ -123,22 +191,19 @@ Program parse_program(std::string_view text) {
           parse_number(take_word(&line), number, "micro_batches", Instruction::kMaxMicroBatch + 1);
     } else if (word == "forward_only") {
       program.forward_only = true;
-    } else if (word == "placement") {
-      parse_placement(line, number, &program);
-      continue;
-    } else if (word == "rank") {
-      parse_rank(line, number, &program);
-      continue;
+    } else if (word == "open") {
+      program.open = true;
     } else {
-      refuse(number,
-             fmt::format("'{}' is none of program, micro_batches, forward_only, placement, rank",
-                         word.substr(0, 20)));
+      refuse(number, fmt::format("'{}' is none of program, micro_batches, forward_only, keeps, "
+                                 "carried, open, placement, rank",
+                                 word.substr(0, 20)));
     }
     if (const auto more = take_word(&line); !more.empty()) {
       refuse(number, fmt::format("'{}' is one word too many", more.substr(0, 20)));
     }
   }
   if (program.ranks.empty()) throw InvalidArgument("program", "no line 'rank 0: ...' was found");
+  drop_no_versions(&program);
   return program;
 }
 

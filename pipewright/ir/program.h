@@ -57,6 +57,9 @@ struct Program {
   friend bool operator==(const Program&, const Program&) = default;
 };
 
+/// One instruction of a Program, with its version where it has one: `0F3@2`.
+std::string to_text(const Program& program, std::size_t rank, std::size_t step);
+
 /// The text form, which parse_program reads back to an equal Program:
 ///
 ///     program 1f1b
@@ -65,7 +68,13 @@ struct Program {
 ///     rank 0: 0F0 0F1 0B0 0B1
 ///     rank 1: 1F0 1B0 1F1 1B1
 ///
-/// `forward_only` stands on a line of its own where it holds; `#` starts a comment.
+/// `forward_only` stands on a line of its own where it holds; `#` starts a comment. Of an
+/// asynchronous Program, versions stand behind `@`, and there are lines for the rest of it:
+///
+///     keeps 0 1         by rank
+///     carried 1 0 1     micro-batches under way, then by stage the backwards of them that are done
+///     open
+///     rank 0: 0F1@1 0B0@0 0STEP@2
 std::string to_text(const Program& program);
 
 /// Throws InvalidArgument with the line and what is wrong with it. The Program need not be valid.

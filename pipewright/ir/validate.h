@@ -13,6 +13,12 @@ enum class BackwardOrder { kIncreasing, kAny };
 ///   (unless any order will do: for drawing other people's schedules, not for running them);
 /// - R at most once, between F and the backward; REDUCE and STEP at most once a stage, after its
 ///   backwards, STEP after REDUCE, and on all stages or none;
+/// - of an asynchronous Program: every F, R and B with the version of the weights that it uses and
+///   that is there then, R and B with that of their F; after a backward of each stage, the same one
+///   of all stages, a STEP (and before it a REDUCE, everywhere or nowhere) that makes the version
+///   after the newest; `keeps` no newer than what is needed later. Where it is open or goes on from
+///   another Program, the work is that which the one before has left, and less what it leaves: no
+///   stage does a backward that the stage after it leaves;
 /// - where it is lowered, every tensor that changes rank is sent once and received once;
 /// - no deadlock, neither with sends that return at once nor with sends that block until received.
 ///

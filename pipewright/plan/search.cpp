@@ -237,6 +237,7 @@ std::vector<ScheduleSpec> shapes(const PlanRequest& request) {
   for (const ScheduleInfo& info : all_schedules()) {
     const auto& wanted = request.schedules;
     if (info.forward_only) continue;
+    if (info.asynchronous && wanted.empty() && !request.asynchronous) continue;
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), info.name) == wanted.end())
       continue;
     // One rank has no bubble to fill: plain micro-batches are all there is to choose.

@@ -15,7 +15,8 @@ struct PlanRequest {
   std::int64_t memory_bytes = 0;            // a rank; 0: without end
   double link_bandwidth = 0;                // bytes a second between two ranks; 0: no time
   double link_latency = 0;                  // seconds
-  std::vector<std::string> schedules = {};  // to choose from; empty: all that train
+  std::vector<std::string> schedules = {};  // to choose from; empty: all that train, but
+  bool asynchronous = false;                // those whose updates are late only where this is set
   int most_chunks = 4;                      // stages a rank, for schedules that take several
   int most_micro_batches = 512;
   bool offload =

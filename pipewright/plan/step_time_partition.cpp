@@ -21,6 +21,12 @@ constexpr std::int64_t kWorkToExhaust = 1'000'000'000;
 constexpr std::int64_t kWorkToEnd = 200'000'000;
 
 Program program_of(const StepTimeSpec& spec) {
+  if (find_schedule(spec.schedule).asynchronous) {
+    throw InvalidArgument("partition",
+                          fmt::format("{} never empties its pipeline, so that its heaviest stage "
+                                      "alone sets the pace; use --objective bottleneck",
+                                      spec.schedule));
+  }
   const int chunks = find_schedule(spec.schedule).default_chunks;
   const int ranks = spec.num_stages / chunks;
   if (spec.num_stages % chunks != 0) {

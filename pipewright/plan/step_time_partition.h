@@ -38,7 +38,8 @@ struct StepTimePartition {
 /// Costs are rounded to about 10^-13 of their sum where they have more digits than that.
 ///
 /// Throws InvalidArgument as partition_by_bottleneck and make_schedule do, and where the stages do
-/// not divide by the schedule's chunks.
+/// not divide by the schedule's chunks; and for asynchronous schedules, whose pace is that of the
+/// heaviest stage.
 StepTimePartition partition_by_step_time(std::span<const double> costs, const StepTimeSpec& spec);
 
 }  // namespace pipewright

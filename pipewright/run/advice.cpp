@@ -79,7 +79,7 @@ class Adviser {
   /// All schedules; among the suggestions, the best one.
   void try_schedules() {
     for (const ScheduleInfo& info : all_schedules()) {
-      if (info.forward_only) continue;
+      if (info.forward_only || info.asynchronous) continue;  // late updates are another training
       for (int chunks = info.default_chunks; chunks <= std::min(info.most_chunks, kMostChunks);
            ++chunks) {
         const bool as_it_was = info.name == base_.schedule && chunks == base_.chunks;
@@ -218,6 +218,11 @@ class Adviser {
 std::string reason_for_none(const RunRecord& run) {
   if (!run.plan) return "the run has no plan.json, so its schedule is not known";
   if (find_schedule(run.plan->schedule).forward_only) return "the run trains nothing";
+  if (find_schedule(run.plan->schedule).asynchronous) {
+    return "the run's schedule goes on from one mini-batch to the next, and what is compared here "
+           "are "
+           "whole steps";
+  }
   if (!run.measured) return "no step of the run was measured";
   if (!(StepTimes(run.measured->timeline).step_time() > 0)) return "the measured step is empty";
   return "";

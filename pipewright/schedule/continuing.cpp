@@ -175,4 +175,39 @@ Program ContinuingSchedule::drain() {
   return piece;
 }
 
+Program join_pieces(const std::vector<Program>& pieces) {
+  Program whole;
+  for (const Program& piece : pieces) {
+    const int first = whole.num_micro_batches - piece.carried.micro_batches;
+    whole.num_micro_batches = first + piece.num_micro_batches;
+    whole.ranks.resize(piece.ranks.size());
+    whole.versions.resize(piece.ranks.size());
+    for (std::size_t rank = 0; rank < piece.ranks.size(); ++rank) {
+      for (const Instruction i : piece.ranks[rank]) {
+        const int micro_batch = is_once_a_step(i.kind()) ? -1 : first + i.micro_batch();
+        whole.ranks[rank].emplace_back(i.kind(), Stage{i.stage()}, MicroBatch{micro_batch});
+      }
+      const auto& versions = piece.versions[rank];
+      whole.versions[rank].insert(whole.versions[rank].end(), versions.begin(), versions.end());
+    }
+  }
+  if (pieces.empty()) return whole;
+  whole.schedule = pieces.back().schedule;
+  whole.placement = pieces.back().placement;
+  whole.keeps = pieces.back().keeps;
+  whole.open = pieces.back().open;
+  return whole;
+}
+
+Program make_continuing(const ScheduleSpec& spec) {
+  ContinuingSchedule schedule(
+      {.name = spec.name, .ranks = spec.ranks, .vertical_sync = spec.vertical_sync});
+  std::vector<Program> pieces;
+  for (int i = 1; i <= spec.mini_batches; ++i) {
+    pieces.push_back(schedule.next(spec.micro_batches, i % spec.updates_every == 0));
+  }
+  pieces.push_back(schedule.drain());
+  return join_pieces(pieces);
+}
+
 }  // namespace pipewright

@@ -73,4 +73,8 @@ class ContinuingSchedule {
   std::deque<UnderWay> under_way_;
 };
 
+/// Pieces one after the other, from the first one on, as one Program: micro-batches numbered
+/// through.
+Program join_pieces(const std::vector<Program>& pieces);
+
 }  // namespace pipewright

@@ -14,6 +14,7 @@ Program make_zb_h1(const ScheduleSpec& spec);
 Program make_zb_h2(const ScheduleSpec& spec);
 Program make_zb_v(const ScheduleSpec& spec);
 Program make_forward_only(const ScheduleSpec& spec);
+Program make_continuing(const ScheduleSpec& spec);
 
 /// Stage s on rank s mod ranks: the placement of all but zb-v.
 std::vector<int> looped_placement(int ranks, int chunks);

@@ -22,6 +22,37 @@ std::string known_names() {
   return names;
 }
 
+std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// Where the spec does not say: enough that half of the backwards are neither of the warm-up nor of
+/// the drain, in whole updates.
+std::int64_t mini_batches_of(const ScheduleSpec& spec, const ScheduleInfo& info) {
+  if (!info.asynchronous) return 1;
+  if (spec.mini_batches > 0) return spec.mini_batches;
+  constexpr std::int64_t kLeastUpdates = 4;
+  constexpr std::int64_t kMicroBatchesARank = 6;
+  const std::int64_t updates_every = std::max(spec.updates_every, 1);
+  const std::int64_t updates =
+      ceil_divide(kMicroBatchesARank * spec.ranks, spec.micro_batches * updates_every);
+  return updates_every * std::max(updates, kLeastUpdates);
+}
+
+/// Sizes that only asynchronous schedules have.
+void check_going_on(const ScheduleSpec& spec, const ScheduleInfo& info) {
+  const auto refuse = [](const std::string& why) { throw InvalidArgument("schedule", why); };
+  if (spec.mini_batches < 0 || spec.updates_every < 0) {
+    refuse(fmt::format("cannot run {} mini-batches with an update every {}; use 1 or more",
+                       spec.mini_batches, spec.updates_every));
+  }
+  const bool several = spec.mini_batches > 1 || spec.updates_every > 1 || spec.vertical_sync;
+  if (several && !info.asynchronous) {
+    refuse(
+        fmt::format("{} ends with every mini-batch: several of them and vertical sync are for "
+                    "pipedream and pipedream-2bw",
+                    info.name));
+  }
+}
+
 void check_sizes(const ScheduleSpec& spec, const ScheduleInfo& info) {
   const auto refuse = [](const std::string& why) { throw InvalidArgument("schedule", why); };
   if (spec.ranks < 1)
@@ -39,8 +70,9 @@ void check_sizes(const ScheduleSpec& spec, const ScheduleInfo& info) {
                        info.most_chunks == 1 ? "; interleaved-1f1b runs several" : ""));
   }
   const std::int64_t stages = std::int64_t{spec.ranks} * spec.chunks;
+  const std::int64_t micro_batches = spec.micro_batches * mini_batches_of(spec, info);
   if (stages > Instruction::kMaxStage || spec.micro_batches > Instruction::kMaxMicroBatch ||
-      stages * spec.micro_batches > kMostInstructions / 3) {
+      micro_batches > kMostInstructions / 3 / stages) {
     refuse(fmt::format("{} ranks of {} chunks with {} micro-batches are more than {} instructions",
                        spec.ranks, spec.chunks, spec.micro_batches, kMostInstructions));
   }
@@ -81,6 +113,14 @@ const std::vector<ScheduleInfo>& all_schedules() {
        .most_chunks = 2,
        .splits_backward = true,
        .make = make_zb_v},
+      {.name = "pipedream",
+       .summary = "1f1b that never empties: no bubble, weights of several versions, late updates",
+       .asynchronous = true,
+       .make = make_continuing},
+      {.name = "pipedream-2bw",
+       .summary = "the same with two versions of the weights: updates one late on all ranks",
+       .asynchronous = true,
+       .make = make_continuing},
       {.name = "forward-only",
        .summary = "inference",
        .most_chunks = kMostChunks,
@@ -98,14 +138,25 @@ const ScheduleInfo& find_schedule(std::string_view name) {
                                                 name.substr(0, 40), known_names()));
 }
 
+ScheduleSpec filled_in(ScheduleSpec spec) {
+  const ScheduleInfo& info = find_schedule(spec.name);
+  if (spec.chunks == 0) spec.chunks = info.default_chunks;
+  check_going_on(spec, info);
+  if (info.asynchronous && spec.updates_every == 0 && spec.ranks > 0 && spec.micro_batches > 0) {
+    const bool merges = info.name == "pipedream-2bw";
+    spec.updates_every = merges ? static_cast<int>(ceil_divide(spec.ranks, spec.micro_batches)) : 1;
+  }
+  check_sizes(spec, info);
+  spec.mini_batches = static_cast<int>(mini_batches_of(spec, info));
+  return spec;
+}
+
 Program make_schedule(const ScheduleSpec& spec) {
   const ScheduleInfo& info = find_schedule(spec.name);
-  ScheduleSpec full = spec;
-  if (full.chunks == 0) full.chunks = info.default_chunks;
-  check_sizes(full, info);
+  const ScheduleSpec full = filled_in(spec);
   Program program = info.make(full);
   program.schedule = info.name;
-  program.num_micro_batches = full.micro_batches;
+  program.num_micro_batches = full.micro_batches * full.mini_batches;
   program.forward_only = info.forward_only;
   return program;
 }

@@ -13,6 +13,11 @@ struct ScheduleSpec {
   int ranks = 1;
   int micro_batches = 1;
   int chunks = 0;  // stages a rank; 0: the schedule's default
+
+  // Of asynchronous schedules.
+  int mini_batches = 0;   // one after the other; 0: enough to see a steady state
+  int updates_every = 0;  // mini-batches an update; 0: as few as the schedule can do with
+  bool vertical_sync = false;
 };
 
 /// What there is to know about a schedule without running it.
@@ -37,7 +42,13 @@ const ScheduleInfo& find_schedule(std::string_view name);
 /// The compute-only Program of one step: a pure function of the spec. Any ranks >= 1 and
 /// micro-batches
 /// >= 1, fewer micro-batches than ranks too. Every stage's micro-batches are backpropagated in
-/// increasing order. Throws InvalidArgument for an unknown name or a size that is out of range.
+/// increasing order. Of an asynchronous schedule: several mini-batches, from the first warm-up to
+/// the drain, micro-batches numbered through, with its updates. Throws InvalidArgument for an
+/// unknown name or a size that is out of range.
 Program make_schedule(const ScheduleSpec& spec);
+
+/// Of an asynchronous schedule, what stands for 0 in its spec: the sizes that make_schedule takes.
+/// pipedream-2bw merges as many mini-batches into an update as have a micro-batch a rank.
+ScheduleSpec filled_in(ScheduleSpec spec);
 
 }  // namespace pipewright

@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "pipewright/base/error.h"
 #include "pipewright/ir/validate.h"
+#include "pipewright/schedule/continuing.h"
 #include "pipewright/schedule/lower.h"
 #include "pipewright/schedule/schedule.h"
 #include "tests/ir/naive_check.h"
@@ -23,9 +25,32 @@ bool accepts(const Program& program) {
   return true;
 }
 
+/// Pieces of asynchronous schedules, such that go on from others and leave work among them, and
+/// whole ones.
+void add_asynchronous(std::vector<Program>* programs) {
+  for (const ContinuingSpec& spec : {ContinuingSpec{.name = "pipedream", .ranks = 2},
+                                     {.name = "pipedream", .ranks = 3},
+                                     {.name = "pipedream", .ranks = 3, .vertical_sync = true},
+                                     {.name = "pipedream-2bw", .ranks = 2}}) {
+    ContinuingSchedule schedule(spec);
+    for (int i = 0; i < 3; ++i) programs->push_back(schedule.next(2, true));
+    programs->push_back(schedule.drain());
+    const std::size_t size = programs->size();
+    for (std::size_t i = size - 4; i < size; ++i) {
+      programs->push_back(
+          lower_reduce(lower_sends(lower_recompute((*programs)[i], RecomputePass::kAll))));
+    }
+    if (spec.ranks == 2) {
+      programs->push_back(join_pieces({programs->end() - 8, programs->end() - 4}));
+    }
+  }
+}
+
 std::vector<Program> subjects() {
   std::vector<Program> programs;
+  add_asynchronous(&programs);
   for (const ScheduleInfo& info : all_schedules()) {
+    if (info.asynchronous) continue;
     for (const auto& [ranks, micro_batches] : {std::pair{1, 1}, {1, 3}, {2, 2}, {2, 3}, {3, 2}}) {
       const Program plain = make_schedule(
           {.name = std::string(info.name), .ranks = ranks, .micro_batches = micro_batches});
@@ -47,8 +72,48 @@ void for_every_place(const Program& program, Check check) {
   }
 }
 
-auto at(std::vector<Instruction>& list, std::size_t step) {
+template <typename Element>
+auto at(std::vector<Element>& list, std::size_t step) {
   return list.begin() + static_cast<std::ptrdiff_t>(step);
+}
+
+// An instruction takes its version along.
+
+void drop(Program* program, std::size_t rank, std::size_t step) {
+  program->ranks[rank].erase(at(program->ranks[rank], step));
+  if (program->is_asynchronous()) {
+    program->versions[rank].erase(at(program->versions[rank], step));
+  }
+}
+
+void insert(Program* program, std::size_t rank, std::size_t step, Instruction i, int version) {
+  program->ranks[rank].insert(at(program->ranks[rank], step), i);
+  if (program->is_asynchronous()) {
+    program->versions[rank].insert(at(program->versions[rank], step), version);
+  }
+}
+
+void swap(Program* program, std::size_t rank, std::size_t one, std::size_t other) {
+  std::swap(program->ranks[rank][one], program->ranks[rank][other]);
+  if (program->is_asynchronous()) {
+    std::swap(program->versions[rank][one], program->versions[rank][other]);
+  }
+}
+
+/// True where a Program without this backward is another valid one: it leaves it to the next.
+bool may_be_left(const Program& program, std::size_t rank, std::size_t step) {
+  Program mutant = program;
+  drop(&mutant, rank, step);
+  return program.open && NaiveCheck::accepts(mutant);
+}
+
+std::ptrdiff_t number_of(const Program& program, Kind kind) {
+  std::ptrdiff_t count = 0;
+  for (const auto& list : program.ranks) {
+    count +=
+        std::count_if(list.begin(), list.end(), [&](Instruction i) { return i.kind() == kind; });
+  }
+  return count;
 }
 
 TEST(Mutation, TheSubjectsAreValid) {
@@ -64,10 +129,11 @@ TEST(Mutation, EveryDropIsCaught) {
       // Without its R a micro-batch is kept instead of recomputed: a valid Program.
       const Kind kind = program.ranks[rank][step].kind();
       if (kind == Kind::kRecompute) return;
-      // A single stage without its REDUCE or STEP is a step that has none.
-      if (is_once_a_step(kind) && program.num_stages() == 1) return;
+      // Without the only REDUCE or STEP there is, a Program has none.
+      if (is_once_a_step(kind) && number_of(program, kind) == 1) return;
+      if (may_be_left(program, rank, step)) return;
       Program mutant = program;
-      mutant.ranks[rank].erase(at(mutant.ranks[rank], step));
+      drop(&mutant, rank, step);
       EXPECT_FALSE(accepts(mutant)) << to_text(mutant);
     });
   }
@@ -79,7 +145,7 @@ TEST(Mutation, EveryDuplicateIsCaught) {
       const Instruction copy = program.ranks[rank][step];
       for (std::size_t to = 0; to <= program.ranks[rank].size(); ++to) {
         Program mutant = program;
-        mutant.ranks[rank].insert(at(mutant.ranks[rank], to), copy);
+        insert(&mutant, rank, to, copy, program.version(rank, step));
         EXPECT_FALSE(accepts(mutant)) << to_text(mutant);
       }
     });
@@ -92,8 +158,9 @@ TEST(Mutation, EveryMoveToAnotherRankIsCaught) {
       for (std::size_t to = 0; to < program.ranks.size(); ++to) {
         if (to == rank) continue;
         Program mutant = program;
-        mutant.ranks[to].push_back(mutant.ranks[rank][step]);
-        mutant.ranks[rank].erase(at(mutant.ranks[rank], step));
+        insert(&mutant, to, mutant.ranks[to].size(), mutant.ranks[rank][step],
+               program.version(rank, step));
+        drop(&mutant, rank, step);
         EXPECT_FALSE(accepts(mutant)) << to_text(mutant);
       }
     });
@@ -108,12 +175,10 @@ TEST(Mutation, SwapsAndMovesAreJudgedAsTheDefinitionSays) {
       for (std::size_t to = 0; to < program.ranks[rank].size(); ++to) {
         if (to == step) continue;
         Program swapped = program;
-        std::swap(swapped.ranks[rank][step], swapped.ranks[rank][to]);
+        swap(&swapped, rank, step, to);
         Program moved = program;
-        auto& list = moved.ranks[rank];
-        const Instruction taken = list[step];
-        list.erase(at(list, step));
-        list.insert(at(list, to), taken);
+        drop(&moved, rank, step);
+        insert(&moved, rank, to, program.ranks[rank][step], program.version(rank, step));
         for (const Program& mutant : {swapped, moved}) {
           const bool valid = NaiveCheck::accepts(mutant);
           ASSERT_EQ(accepts(mutant), valid) << to_text(mutant);
@@ -126,6 +191,38 @@ TEST(Mutation, SwapsAndMovesAreJudgedAsTheDefinitionSays) {
   EXPECT_GT(harmless, 1'000);
 }
 
+TEST(Mutation, OtherVersionsAreJudgedAsTheDefinitionSays) {
+  int caught = 0;
+  int harmless = 0;
+  const auto judge = [&](const Program& mutant) {
+    const bool valid = NaiveCheck::accepts(mutant);
+    ASSERT_EQ(accepts(mutant), valid) << to_text(mutant);
+    ++(valid ? harmless : caught);
+  };
+  for (const Program& program : subjects()) {
+    if (!program.is_asynchronous()) continue;
+    for_every_place(program, [&](std::size_t rank, std::size_t step) {
+      for (const int version : {-1, 0, 1, 2, 3, 4, 9}) {
+        Program mutant = program;
+        mutant.versions[rank][step] = version;
+        if (version != program.versions[rank][step]) judge(mutant);
+      }
+    });
+    for (std::size_t rank = 0; rank < program.ranks.size(); ++rank) {
+      for (int keeps = -1; keeps <= 5; ++keeps) {
+        Program mutant = program;
+        mutant.keeps[rank] = keeps;
+        judge(mutant);
+      }
+    }
+    Program reopened = program;
+    reopened.open = !program.open;
+    judge(reopened);
+  }
+  EXPECT_GT(caught, 1'000);
+  EXPECT_GT(harmless, 100);  // some versions are as good: those of one stage between two updates
+}
+
 TEST(Mutation, SeveralAtOnceAreJudgedAsTheDefinitionSays) {
   std::mt19937 random(20260101);
   const auto programs = subjects();
@@ -133,10 +230,11 @@ TEST(Mutation, SeveralAtOnceAreJudgedAsTheDefinitionSays) {
   for (int round = 0; round < 5'000; ++round) {
     Program mutant = programs[random() % programs.size()];
     for (int i = 0; i < 2; ++i) {
-      auto& list = mutant.ranks[random() % mutant.ranks.size()];
-      if (list.size() < 2) continue;
-      const std::size_t step = random() % (list.size() - 1);
-      std::swap(list[step], list[step + 1]);
+      const std::size_t rank = random() % mutant.ranks.size();
+      const std::size_t size = mutant.ranks[rank].size();
+      if (size < 2) continue;
+      const std::size_t step = random() % (size - 1);
+      swap(&mutant, rank, step, step + 1);
     }
     const bool valid = NaiveCheck::accepts(mutant);
     ASSERT_EQ(accepts(mutant), valid) << to_text(mutant);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "pipewright/ir/program.h"
+#include "tests/ir/naive_versions.h"
 
 namespace pipewright {
 
@@ -17,7 +18,7 @@ class NaiveCheck {
   static bool accepts(const Program& program) {
     const NaiveCheck check(program);
     return check.work_is_complete() && check.order_is_right() && check.runs(false) &&
-           (!check.lowered_ || check.runs(true));
+           (!check.lowered_ || check.runs(true)) && naive_versions_accept(program);
   }
 
  private:
@@ -39,9 +40,14 @@ class NaiveCheck {
       for (const Instruction i : p_.ranks[rank]) {
         if (p_.placement[static_cast<std::size_t>(i.stage())] != static_cast<int>(rank))
           return false;
-        if (++count[key(i)] > 1) return false;
+        const bool again = p_.is_asynchronous() && is_once_a_step(i.kind());
+        if (++count[key(i)] > 1 && !again) return false;
       }
     }
+    for (const Key& k : carried()) {
+      if (count.contains(k)) return false;
+    }
+    if (p_.open && !left_backwards_are_last(count)) return false;
     std::set<Key> wanted;
     for (int s = 0; s < p_.num_stages(); ++s) {
       for (int m = 0; m < p_.num_micro_batches; ++m) {
@@ -67,7 +73,61 @@ class NaiveCheck {
     }
     std::set<Key> found;
     for (const auto& [k, n] : count) found.insert(k);
+    found.merge(carried());
+    for (int s = 0; s < p_.num_stages() && p_.open; ++s) {  // what is left is not wanted
+      for (int m = 0; m < p_.num_micro_batches; ++m) {
+        if (!found.contains({Kind::kBackward, s, m})) {
+          wanted.erase({Kind::kBackward, s, m});
+          wanted.erase({Kind::kSendBackward, s, m});
+          wanted.erase({Kind::kRecompute, s, m});
+        }
+        if (!found.contains({Kind::kBackward, s + 1, m})) wanted.erase({Kind::kRecvBackward, s, m});
+      }
+    }
+    if (p_.is_asynchronous()) {  // when they come is the versions' affair
+      std::erase_if(found, [](const Key& k) { return is_once_a_step(std::get<0>(k)); });
+      std::erase_if(wanted, [](const Key& k) { return is_once_a_step(std::get<0>(k)); });
+    }
     return found == wanted;
+  }
+
+  /// What was done before the Program.
+  std::set<Key> carried() const {
+    std::set<Key> done;
+    const int stages = p_.num_stages();
+    for (int s = 0; s < stages; ++s) {
+      for (int m = 0; m < p_.carried.micro_batches; ++m) {
+        const auto backwards = [&](int stage) {
+          return stage < stages ? p_.carried.backwards[static_cast<std::size_t>(stage)] : 0;
+        };
+        done.insert({Kind::kForward, s, m});
+        if (m < backwards(s)) done.insert({Kind::kBackward, s, m});
+        if (!lowered_) continue;
+        if (crosses(s)) done.insert({Kind::kSendForward, s, m});
+        if (crosses(s - 1)) done.insert({Kind::kRecvForward, s, m});
+        if (m < backwards(s) && crosses(s - 1)) done.insert({Kind::kSendBackward, s, m});
+        if (m < backwards(s + 1) && crosses(s)) done.insert({Kind::kRecvBackward, s, m});
+      }
+    }
+    return done;
+  }
+
+  /// Of an open Program: a stage leaves the last micro-batches, no fewer than the stage after it,
+  /// and at least one is left.
+  bool left_backwards_are_last(const std::map<Key, int>& count) const {
+    const std::set<Key> before = carried();
+    const auto done = [&](int s, int m) {
+      return count.contains({Kind::kBackward, s, m}) || before.contains({Kind::kBackward, s, m});
+    };
+    bool any_left = false;
+    for (int s = 0; s < p_.num_stages(); ++s) {
+      for (int m = 0; m < p_.num_micro_batches; ++m) {
+        any_left = any_left || !done(s, m);
+        if (m > 0 && done(s, m) && !done(s, m - 1)) return false;
+        if (s + 1 < p_.num_stages() && done(s, m) && !done(s + 1, m)) return false;
+      }
+    }
+    return any_left;
   }
 
   /// The position of an instruction in its rank's list, or -1.
@@ -90,16 +150,17 @@ class NaiveCheck {
         if (position(Kind::kRecompute, s, m) > gradient && position(Kind::kRecompute, s, m) >= 0)
           return false;
         for (const Kind once : {Kind::kReduce, Kind::kStep}) {
+          if (p_.is_asynchronous()) continue;
           if (position(once, s, -1) >= 0 && position(once, s, -1) < weight) return false;
         }
-        if (m == 0) continue;
+        if (m == 0 || gradient < 0) continue;
         const auto gradient_before =
             std::max(position(Kind::kBackward, s, m - 1), position(Kind::kBackwardInput, s, m - 1));
         const auto weight_before = std::max(position(Kind::kBackward, s, m - 1),
                                             position(Kind::kBackwardWeight, s, m - 1));
         if (gradient < gradient_before || weight < weight_before) return false;
       }
-      if (position(Kind::kStep, s, -1) >= 0 &&
+      if (!p_.is_asynchronous() && position(Kind::kStep, s, -1) >= 0 &&
           position(Kind::kStep, s, -1) < position(Kind::kReduce, s, -1)) {
         return false;
       }
@@ -136,7 +197,7 @@ class NaiveCheck {
 
   /// Runs whatever can run until nothing can.
   bool runs(bool sends_block) const {
-    std::set<Key> done;
+    std::set<Key> done = carried();
     std::vector<std::size_t> at(p_.ranks.size());
     const auto here = [&](std::size_t rank) { return p_.ranks[rank][at[rank]]; };
     for (bool moved = true; moved;) {

@@ -68,7 +68,7 @@ void splits(int layers, int stages, std::vector<int>* sizes,
 double least_without_recompute(const Profile& one, const PlanRequest& request) {
   double least = std::numeric_limits<double>::infinity();
   for (const ScheduleInfo& info : all_schedules()) {
-    if (info.forward_only) continue;
+    if (info.forward_only || info.asynchronous) continue;
     for (int chunks = info.least_chunks; chunks <= std::min(info.most_chunks, 2); ++chunks) {
       const int stages = request.ranks * chunks;
       if (stages > static_cast<int>(one.layers.size())) continue;

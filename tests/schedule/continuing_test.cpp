@@ -13,7 +13,7 @@
 #include "pipewright/base/error.h"
 #include "pipewright/ir/validate.h"
 #include "pipewright/schedule/lower.h"
-#include "tests/schedule/pieces.h"
+#include "pipewright/schedule/schedule.h"
 
 namespace pipewright {
 namespace {
@@ -250,6 +250,77 @@ INSTANTIATE_TEST_SUITE_P(All, EveryContinuing,
                                                                  : std::string("pipedream_2bw");
                          });
 
+/// A rank's list of a whole run by formulas: so many mini-batches of M, an update after `every`.
+std::vector<std::pair<Instruction, int>> list_by_formula(const ScheduleSpec& spec, int rank) {
+  const int behind = spec.ranks - 1 - rank;
+  const int group = spec.micro_batches * spec.updates_every;
+  const auto version = [&](int m) {
+    if (spec.name == "pipedream-2bw") return std::max(0, m / group - 1);
+    return std::max(0, m - (spec.vertical_sync ? spec.ranks - 1 : behind)) / group;
+  };
+  std::vector<std::pair<Instruction, int>> list;
+  const int count = spec.micro_batches * spec.mini_batches;
+  for (int m = 0; m < count + behind; ++m) {
+    const Stage stage{rank};
+    if (m < count) list.emplace_back(Instruction(Kind::kForward, stage, MicroBatch{m}), version(m));
+    const int back = m - behind;
+    if (back < 0) continue;
+    list.emplace_back(Instruction(Kind::kBackward, stage, MicroBatch{back}), version(back));
+    if ((back + 1) % group == 0) {
+      list.emplace_back(Instruction(Kind::kStep, stage), (back + 1) / group);
+    }
+  }
+  return list;
+}
+
+TEST_P(EveryContinuing, TheClosedProgramIsThatOfTheFormulasAndOfThePieces) {
+  for (int ranks = 1; ranks <= 6; ++ranks) {
+    for (int micro_batches = 1; micro_batches <= 6; ++micro_batches) {
+      for (const int updates_every : {0, 1, 3}) {
+        for (const int mini_batches : {0, 1, 2, 7}) {
+          ScheduleSpec spec{.name = GetParam().name,
+                            .ranks = ranks,
+                            .micro_batches = micro_batches,
+                            .mini_batches = mini_batches,
+                            .updates_every = updates_every,
+                            .vertical_sync = GetParam().vertical_sync};
+          if (spec.name == "pipedream-2bw" && updates_every * micro_batches < ranks) {
+            spec.updates_every = 0;
+          }
+          SCOPED_TRACE(testing::Message() << spec.name << " K=" << ranks << " M=" << micro_batches
+                                          << " every " << updates_every << " N=" << mini_batches);
+          const Program program = make_schedule(spec);
+          spec = filled_in(spec);
+          EXPECT_NO_THROW(validate(program));
+          EXPECT_NO_THROW(validate(lower_reduce(lower_sends(program))));
+          EXPECT_FALSE(program.open);
+          EXPECT_EQ(program.carried, Carried{});
+          for (int rank = 0; rank < ranks; ++rank) {
+            const auto r = static_cast<std::size_t>(rank);
+            std::vector<std::pair<Instruction, int>> list;
+            for (std::size_t i = 0; i < program.ranks[r].size(); ++i) {
+              list.emplace_back(program.ranks[r][i], program.versions[r][i]);
+            }
+            EXPECT_EQ(list, list_by_formula(spec, rank));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Continuing, TheDefaultIsLongEnoughForASteadyState) {
+  const auto sizes = [](const ScheduleSpec& spec) {
+    const ScheduleSpec full = filled_in(spec);
+    return std::pair(full.mini_batches, full.updates_every);
+  };
+  EXPECT_EQ(sizes({.name = "pipedream", .ranks = 4, .micro_batches = 8}), (std::pair{4, 1}));
+  EXPECT_EQ(sizes({.name = "pipedream", .ranks = 4, .micro_batches = 1}), (std::pair{24, 1}));
+  EXPECT_EQ(sizes({.name = "pipedream-2bw", .ranks = 4, .micro_batches = 1}), (std::pair{24, 4}));
+  EXPECT_EQ(sizes({.name = "pipedream-2bw", .ranks = 4, .micro_batches = 3}), (std::pair{8, 2}));
+  EXPECT_EQ(sizes({.name = "1f1b", .ranks = 4, .micro_batches = 3}), (std::pair{1, 0}));
+}
+
 template <typename Call>
 std::string refusal_of(Call call) {
   try {
@@ -281,6 +352,27 @@ TEST(Continuing, TwoBufferedWeightsNeedAMicroBatchARankAnUpdate) {
                         "needs at least 4 between updates"));
   EXPECT_EQ(schedule.num_carried(), 2);  // as it was
   EXPECT_NO_THROW(validate(schedule.next(2, true)));
+}
+
+TEST(Continuing, ScheduleSpecsAreRefusedInClearWords) {
+  EXPECT_THAT(
+      refusal_of([] { make_schedule({.name = "1f1b", .mini_batches = 2}); }),
+      HasSubstr("1f1b ends with every mini-batch: several of them and vertical sync are for "
+                "pipedream and pipedream-2bw"));
+  EXPECT_THAT(refusal_of([] { make_schedule({.name = "gpipe", .vertical_sync = true}); }),
+              HasSubstr("gpipe ends with every mini-batch"));
+  EXPECT_THAT(refusal_of([] { make_schedule({.name = "pipedream", .mini_batches = -1}); }),
+              HasSubstr("cannot run -1 mini-batches"));
+  EXPECT_THAT(refusal_of([] {
+                make_schedule(
+                    {.name = "pipedream-2bw", .ranks = 4, .micro_batches = 2, .updates_every = 1});
+              }),
+              HasSubstr("would update after 2 micro-batches"));
+  EXPECT_THAT(
+      refusal_of([] {
+        make_schedule({.name = "pipedream", .micro_batches = 1 << 20, .mini_batches = 1 << 20});
+      }),
+      HasSubstr("are more than"));
 }
 
 }  // namespace
