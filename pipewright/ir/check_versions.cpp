@@ -71,6 +71,7 @@ class VersionCheck {
         const Instruction i = program_.ranks[rank][step];
         const auto stage = static_cast<std::size_t>(i.stage());
         const int used = program_.version(rank, step);
+        if (is_once_a_step(i.kind())) check_makes_one({rank, step});
         if (i.kind() == Kind::kStep && !first[stage]) first[stage] = used - 1;
         if (is_compute(i.kind())) most_used[stage] = std::max(most_used[stage], used);
       }
@@ -82,6 +83,14 @@ class VersionCheck {
       if (same && first[stage]) check_same_start(stage, **known);
     }
     start_ = same ? *known : std::nullopt;
+  }
+
+  void check_makes_one(Place place) {
+    if (version(place) >= 1) return;
+    reject(program_, place,
+           fmt::format("{} makes no version of the weights; write it as in {}{}@1, of the first "
+                       "update of a run",
+                       text(place), at(place).stage(), kind_name(at(place).kind())));
   }
 
   void check_same_start(std::size_t stage, int start) {
@@ -196,12 +205,6 @@ class VersionCheck {
 
   void check_makes_next(Place place) {
     const StageVersions& stage = stage_of(place);
-    if (version(place) < 1) {
-      reject(program_, place,
-             fmt::format("{} makes no version of the weights; write it as in {}STEP@1, which the "
-                         "first update of a run makes",
-                         text(place), at(place).stage()));
-    }
     if (version(place) != stage.newest + 1) {
       reject(program_, place,
              fmt::format("{} must make version {}: the newest of stage {} is {} here", text(place),
