@@ -142,6 +142,7 @@ std::vector<StageCost> stage_costs(const Profile& profile, const std::vector<int
       stage.step += layer.step_seconds;
       stage.activation_bytes += static_cast<double>(layer.saved_bytes);
       stage.weight_half_bytes += static_cast<double>(layer.weight_half_bytes);
+      stage.weight_bytes += static_cast<double>(layer.parameter_bytes);
     }
     stage.recompute = stage.forward;
     stages.push_back(stage);

@@ -13,6 +13,7 @@ std::vector<StageCost> uniform_stages(const UniformShare& share, std::size_t num
   cost.recompute = cost.forward;
   cost.activation_bytes = share.activation_bytes / part;
   cost.boundary_bytes = share.boundary_bytes;
+  cost.weight_bytes = share.weight_bytes / part;
   cost.weight_half_bytes = cost.activation_bytes / 2;
   return std::vector<StageCost>(num_stages, cost);
 }

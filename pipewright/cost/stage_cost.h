@@ -21,6 +21,7 @@ struct StageCost {
   double weight_half_bytes = 0;  // held from the input half to the weight half
 
   double static_bytes = 0;          // held at all times: parameters, gradients, the optimizer's
+  double weight_bytes = 0;          // of one more version of its parameters
   double forward_temp_bytes = 0;    // while F runs, above what it leaves
   double recompute_temp_bytes = 0;  // while R runs, above what it leaves
   double backward_temp_bytes = 0;   // while B or I runs, above what it found
@@ -51,6 +52,7 @@ struct UniformShare {
   double backward_weight = 1;
   double activation_bytes = 0;
   double boundary_bytes = 0;  // of one boundary: not divided by the chunks
+  double weight_bytes = 0;    // its parameters
 };
 
 /// Costs of `num_stages` equal stages, `num_chunks` of them on a rank.

@@ -48,6 +48,9 @@ class Shape {
       refuse(fmt::format("rank {} has {} versions for {} instructions", rank,
                          program_.versions[rank].size(), program_.ranks[rank].size()));
     }
+    if (program_.num_chunks() > 1) {
+      refuse("with versions of the weights, a rank has one stage, and here one has several");
+    }
     if (program_.keeps.size() != ranks) {
       refuse(fmt::format("{} versions to keep for {} ranks", program_.keeps.size(), ranks));
     }

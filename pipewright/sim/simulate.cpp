@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "pipewright/base/error.h"
 #include "pipewright/ir/walk.h"
+#include "pipewright/sim/held_versions.h"
+#include "pipewright/sim/steady.h"
 
 namespace pipewright {
 namespace {
@@ -18,6 +21,7 @@ struct Memory {
   double peak_bytes = 0;
   int in_flight = 0;
   int peak_in_flight = 0;
+  double peak_version_bytes = 0;
 
   void hold(double more) {
     bytes += more;
@@ -40,7 +44,8 @@ class Simulator {
         options_(options),
         lowered_(program.is_lowered()),
         free_at_(program.ranks.size()),
-        memory_(program.ranks.size()) {
+        memory_(program.ranks.size()),
+        window_(program) {
     if (costs.stages.size() != program.placement.size()) {
       throw InvalidArgument("simulate",
                             fmt::format("costs of {} stages do not fit a program of {} stages",
@@ -49,6 +54,10 @@ class Simulator {
     for (std::size_t stage = 0; stage < costs.stages.size(); ++stage)
       memory_[static_cast<std::size_t>(program.placement[stage])].hold(
           costs.stages[stage].static_bytes);
+    weight_bytes_.resize(program.ranks.size());
+    for (std::size_t stage = 0; stage < costs.stages.size(); ++stage)
+      weight_bytes_[static_cast<std::size_t>(program.placement[stage])] +=
+          costs.stages[stage].weight_bytes;
     result_.times = StepTimes(program.ranks.size());
     if (options.record_timeline) prepare_timeline();
   }
@@ -57,7 +66,12 @@ class Simulator {
     // The walk checks the sizes before anything is reserved for them.
     Walk walk(program_, Sends::kReturnAtOnce, WalkOrder::kRankByRank);
     prepare_arrivals();
-    while (const auto visit = walk.next()) take(visit->instruction, visit->rank);
+    versions_.emplace(program_);  // as sizes are checked
+    hold_carried();
+    while (const auto visit = walk.next()) {
+      step_ = walk.position(visit->rank) - 1;
+      take(visit->instruction, visit->rank);
+    }
     if (!walk.finished()) {
       throw ScheduleError("simulate", "the program cannot run to its end; validate() says why");
     }
@@ -66,6 +80,7 @@ class Simulator {
       result_.peak_in_flight.push_back(memory.peak_in_flight / chunks);
       result_.peak_bytes.push_back(memory.peak_bytes);
     }
+    if (program_.is_asynchronous()) fill_asynchronous();
     return std::move(result_);
   }
 
@@ -114,6 +129,48 @@ class Simulator {
     link_free_at_.resize(ids.size());
   }
 
+  /// What is under way where the Program begins: activations, and versions of the weights.
+  void hold_carried() {
+    for (std::size_t stage = 0; stage < program_.carried.backwards.size(); ++stage) {
+      Memory& memory = memory_[static_cast<std::size_t>(program_.placement[stage])];
+      for (int m = program_.carried.backwards[stage]; m < program_.carried.micro_batches; ++m) {
+        memory.peak_in_flight = std::max(memory.peak_in_flight, ++memory.in_flight);
+        memory.hold(held_after_forward(static_cast<int>(stage), m));
+      }
+    }
+    for (std::size_t rank = 0; rank < memory_.size(); ++rank) {
+      hold_versions(rank, versions_->held(rank) - 1);
+    }
+  }
+
+  /// So many more versions (or fewer) than before.
+  void hold_versions(std::size_t rank, int more) {
+    if (more == 0) return;
+    Memory& memory = memory_[rank];
+    memory.hold(more * weight_bytes_[rank]);
+    memory.peak_version_bytes =
+        std::max(memory.peak_version_bytes, (versions_->held(rank) - 1) * weight_bytes_[rank]);
+  }
+
+  void fill_asynchronous() {
+    AsynchronousFigures& figures = result_.asynchronous.emplace();
+    figures.is_steady = window_.exists();
+    figures.steady = figures.is_steady ? window_.times() : result_.times;
+    figures.micro_batches =
+        figures.is_steady ? window_.num_micro_batches() : program_.num_micro_batches;
+    for (std::size_t rank = 0; rank < memory_.size(); ++rank) {
+      figures.versions.push_back(versions_->most_held(rank));
+      figures.version_bytes.push_back(memory_[rank].peak_version_bytes);
+      figures.delay.push_back(versions_->delay(rank));
+    }
+  }
+
+  double held_after_forward(int stage, int micro_batch) const {
+    const StageCost& cost = costs_.stages[static_cast<std::size_t>(stage)];
+    const bool dropped = !recomputed_.empty() && recomputed_[cell(stage, micro_batch)] != 0;
+    return dropped ? cost.boundary_bytes : cost.activation_bytes;
+  }
+
   std::size_t cell(int stage, int micro_batch) const {  // as in Walk: micro-batch by micro-batch
     return static_cast<std::size_t>(micro_batch) * program_.placement.size() +
            static_cast<std::size_t>(stage);
@@ -127,6 +184,7 @@ class Simulator {
     const Span span = place(i, rank);
     free_at_[rank] = span.end;
     result_.times.add(rank, span);
+    window_.add(rank, span);
     account(i, rank, span);
     if (options_.record_timeline) result_.timeline.ranks[rank].push_back(span);
     // Where the next stage is on this rank, or the Program has no sends, the result goes on by
@@ -144,6 +202,7 @@ class Simulator {
     span.kind = i.kind();
     span.stage = i.stage();
     span.micro_batch = i.micro_batch();
+    span.version = program_.version(rank, step_);
     span.start = free_at_[rank];
     const bool gradient = i.kind() == Kind::kBackward || i.kind() == Kind::kBackwardInput;
     const bool needs_input = (i.kind() == Kind::kForward && i.stage() > 0) ||
@@ -180,23 +239,23 @@ class Simulator {
     Memory& memory = memory_[rank];
     const double before = memory.bytes;
     double released = 0;
+    const int more_versions = versions_->take(rank, step_);
+    if (more_versions > 0) hold_versions(rank, more_versions);
+    if (more_versions < 0) released -= more_versions * weight_bytes_[rank];
     switch (i.kind()) {
-      case Kind::kForward: {
-        const bool dropped =
-            !recomputed_.empty() && recomputed_[cell(i.stage(), i.micro_batch())] != 0;
+      case Kind::kForward:
         memory.peak_in_flight = std::max(memory.peak_in_flight, ++memory.in_flight);
-        memory.hold(dropped ? cost.boundary_bytes : cost.activation_bytes);
+        memory.hold(held_after_forward(i.stage(), i.micro_batch()));
         memory.touch(cost.forward_temp_bytes);
         if (program_.forward_only) released = cost.activation_bytes;
         break;
-      }
       case Kind::kRecompute:
         memory.hold(cost.activation_bytes - cost.boundary_bytes);
         memory.touch(cost.recompute_temp_bytes);
         break;
       case Kind::kBackward:
         memory.touch(cost.backward_temp_bytes);
-        released = cost.activation_bytes;
+        released += cost.activation_bytes;
         break;
       case Kind::kBackwardInput:
         memory.touch(cost.backward_temp_bytes);
@@ -262,6 +321,10 @@ class Simulator {
   std::vector<char> recomputed_;  // by cell(); empty where nothing is
   std::vector<Boundary> links_;   // by boundary
   std::vector<double> link_free_at_;
+  std::vector<double> weight_bytes_;  // by rank, of one version
+  std::optional<HeldVersions> versions_;
+  SteadyWindow window_;
+  std::size_t step_ = 0;  // of the instruction at hand in its list
   Simulation result_;
 };
 

@@ -18,13 +18,26 @@ Simulation simulate_unit(const Program& program) {
   UniformShare share;
   share.activation_bytes = 8;
   share.boundary_bytes = 2;
+  share.weight_bytes = 4;
   StepCosts costs;
   costs.stages = uniform_stages(share, program.placement.size(), 1);
   return simulate(program, costs);
 }
 
+void check_asynchronous(const Program& program, const AsynchronousFigures& figures) {
+  require(std::isfinite(figures.steady.step_time()) && figures.steady.step_time() >= 0,
+          "the steady state takes no time");
+  for (std::size_t rank = 0; rank < program.ranks.size(); ++rank) {
+    require(figures.versions[rank] >= 1, "a rank holds no version of its weights");
+    require(figures.version_bytes[rank] == 4.0 * (figures.versions[rank] - 1),
+            "versions and their bytes do not agree");
+    require(figures.delay[rank] >= 0, "a gradient is early");
+  }
+}
+
 void check_simulation(const Program& program, const Simulation& simulation) {
   const StepTimes& times = simulation.times;
+  if (program.num_compute_instructions() == 0) return;  // nothing was left to do
   require(std::isfinite(times.step_time()) && times.step_time() > 0, "the step time is no time");
   require(times.bubble_fraction() >= 0 && times.bubble_fraction() < 1, "the bubble is no fraction");
   std::size_t num_spans = 0;
@@ -36,8 +49,11 @@ void check_simulation(const Program& program, const Simulation& simulation) {
     }
     num_spans += simulation.timeline.ranks[rank].size();
     const auto& memory = simulation.timeline.memory[rank];
-    require(memory.empty() || memory.back().bytes == 0, "a rank holds bytes after the step");
+    const bool whole = !program.is_asynchronous();  // else versions may be kept, work be left
+    require(!whole || memory.empty() || memory.back().bytes == 0,
+            "a rank holds bytes after the step");
   }
+  if (simulation.asynchronous) check_asynchronous(program, *simulation.asynchronous);
   const auto is_message = [](Instruction i) { return is_send(i.kind()) || is_recv(i.kind()); };
   std::size_t num_messages = 0;
   for (const auto& list : program.ranks) {

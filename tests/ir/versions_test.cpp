@@ -235,6 +235,8 @@ TEST(CarriedMicroBatches, AreRefusedWhereTheyMakeNoSense) {
                   "micro_batches 1\nforward_only\nkeeps 0\nplacement 0\nrank 0: 0F0@0\n")),
               HasSubstr("a forward-only program has no versions"));
   EXPECT_THAT(verdict_with(kPiece, " 1F2@1 1B2@1 1STEP@2", ""), HasSubstr("1F2 is missing"));
+  EXPECT_THAT(verdict_with(kPiece, "placement 0 1", "placement 0 0"),
+              HasSubstr("with versions of the weights, a rank has one stage"));
 }
 
 TEST(CarriedMicroBatches, VersionsAreAsLongAsTheLists) {
