@@ -20,6 +20,7 @@
 #include "pipewright/torch/compat.h"
 #include "pipewright/train/grid.h"
 #include "pipewright/train/layout.h"
+#include "pipewright/train/pipeline.h"
 
 namespace pipewright::app {
 namespace {
@@ -213,10 +214,7 @@ void check_fits(const config::Config& config, const Sequence& model) {
 
 void fit_strategy(const config::Config& config, const Sequence& model,
                   const std::optional<Profile>& profile, Strategy* strategy) {
-  const Program program = make_schedule({.name = strategy->schedule,
-                                         .ranks = strategy->ranks,
-                                         .micro_batches = strategy->micro_batches,
-                                         .chunks = strategy->chunks});
+  const Program program = make_program(*strategy, strategy->micro_batches);
   const Profile* measured = profile ? &*profile : nullptr;
   if (strategy->sizes.empty()) strategy->sizes = split(config, model, measured, program);
   if (config.recompute.mode == "budget") fit_budget(config, model, measured, program, strategy);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <deque>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -28,6 +29,7 @@
 #include "pipewright/run/folder.h"
 #include "pipewright/run/log.h"
 #include "pipewright/run/measured_costs.h"
+#include "pipewright/schedule/schedule.h"
 #include "pipewright/sim/simulate.h"
 #include "pipewright/train/step_program.h"
 #include "pipewright/train/trainer.h"
@@ -77,6 +79,7 @@ class Run {
         num_steps_(num_steps_of(config, loader_)),
         model_(make_model(config, data_)),
         strategy_(fitted_strategy()),
+        asynchronous_(find_schedule(strategy_.schedule).asynchronous),
         trainer_(model_.layers, watched_loss(), make_optimizer(config), strategy_),
         first_(config.pipeline.transport == "threads" || read_environment().rank == 0) {
     check_validation();
@@ -236,15 +239,14 @@ class Run {
     std::int64_t samples = 0;
     for (std::int64_t step = done + 1; step <= num_steps_; ++step) {
       SampleBatch batch = loader_.next();
-      samples += batch.inputs.front().size(0);
-      const std::int64_t rows = batch.inputs.front().size(0);
-      StepResult result = trainer_.step({std::move(batch.inputs), std::move(batch.targets)});
-      record(step, rows, result);
+      rows_.push_back(batch.inputs.front().size(0));
+      samples += rows_.back();
+      const StepResult result = trainer_.step({std::move(batch.inputs), std::move(batch.targets)});
+      if (!result.pending) record(result);
       const bool good = validate(step);
-      ending_.stopped = result.stop_asked;
       const bool last = step == num_steps_ || ending_.stopped || !good;
       if (last || (config_.checkpoint.every > 0 && step % config_.checkpoint.every == 0)) save();
-      if (last) keep_timeline(step, std::move(result.timeline));
+      if (last) keep_timeline();
       if (last) break;
       if (hooks_.interrupted && hooks_.interrupted()) trainer_.ask_to_stop();
     }
@@ -253,11 +255,21 @@ class Run {
     ending_.samples_per_second = seconds > 0 ? static_cast<double>(samples) / seconds : 0;
   }
 
-  void record(std::int64_t step, std::int64_t rows, const StepResult& result) {
+  /// Of an asynchronous schedule results come late: those that are not here yet.
+  void catch_up() {
+    for (const StepResult& result : trainer_.drain()) record(result);
+  }
+
+  void record(const StepResult& result) {
+    const std::int64_t step = result.step + 1;
+    const std::int64_t rows = rows_.front();
+    rows_.pop_front();
     ending_.steps = step;
+    ending_.stopped = ending_.stopped || result.stop_asked;
+    timeline_ = result.timeline;
     micro_batches_ = result.micro_batches;
     ending_.final_loss = result.loss;
-    ending_.bubble_fraction = StepTimes(result.timeline).bubble_fraction();
+    ending_.bubble_fraction = bubble_of(result);
     step_seconds_.push_back(result.seconds);
     ending_.peak_bytes.resize(result.peak_bytes.size());
     for (std::size_t rank = 0; rank < result.peak_bytes.size(); ++rank)
@@ -281,6 +293,14 @@ class Run {
     if (hooks_.step) hooks_.step(metrics);
   }
 
+  /// Of an asynchronous schedule a step ends on one rank while the next has begun on another: what
+  /// counts is the time from one to the next.
+  double bubble_of(const StepResult& result) const {
+    const StepTimes times(result.timeline);
+    if (!asynchronous_) return times.bubble_fraction();
+    return std::max(0.0, 1 - times.busy() / (strategy_.ranks * result.seconds));
+  }
+
   /// Of the last update.
   double learning_rate() const {
     const std::int64_t update = std::max<std::int64_t>(0, trainer_.num_updates() - 1);
@@ -291,6 +311,7 @@ class Run {
   bool validate(std::int64_t step) {
     if (config_.train.validate_every == 0) return true;
     if (step % config_.train.validate_every != 0 && step != num_steps_) return true;
+    catch_up();
     const double loss = validation_loss();
     std::map<std::string, double> values = {{"loss", loss}};
     const std::optional<double> auc = area_.take();
@@ -329,19 +350,28 @@ class Run {
   }
 
   void save() {
+    catch_up();
     trainer_.save(checkpoints(),
                   {.keep = static_cast<int>(config_.checkpoint.keep), .state = state()});
   }
 
-  void keep_timeline(std::int64_t step, Timeline measured) {
-    const Program program = step_program(strategy_, micro_batches_);
+  double predicted_bubble(const StepCosts& costs) const {
+    if (!asynchronous_)
+      return simulate(step_program(strategy_, micro_batches_), costs).times.bubble_fraction();
+    const Program program = make_schedule({.name = strategy_.schedule,
+                                           .ranks = strategy_.ranks,
+                                           .micro_batches = micro_batches_,
+                                           .updates_every = strategy_.merge_steps,
+                                           .vertical_sync = strategy_.vertical_sync});
+    return simulate(program, costs).asynchronous->steady.bubble_fraction();
+  }
+
+  void keep_timeline() {
     StepCosts costs;
-    costs.stages = measured_costs(measured, trainer_.sizes().size());
-    Timeline predicted = simulate(program, costs).timeline;
-    predicted.time_unit = measured.time_unit;
-    ending_.predicted_bubble_fraction = StepTimes(predicted).bubble_fraction();
+    costs.stages = measured_costs(timeline_, trainer_.sizes().size());
+    ending_.predicted_bubble_fraction = predicted_bubble(costs);
     if (!folder_ || !config_.log.trace) return;
-    folder_->write_measured(step, measured);
+    folder_->write_measured(ending_.steps, timeline_);
     if (profile_) folder_->write_predicted(predicted_timeline(std::span(&*profile_, 1), plan_));
   }
 
@@ -381,6 +411,7 @@ class Run {
   Grid grid_;                       // where it was measured; the trainer's processes are the same
   std::optional<Profile> profile_;  // of one micro-batch, where it was measured
   Strategy strategy_;
+  bool asynchronous_;
   AreaMeter area_;
   Trainer trainer_;
   bool first_;  // of all processes
@@ -389,7 +420,9 @@ class Run {
   Plan plan_;
   std::optional<RunLog> log_;
   std::vector<double> step_seconds_;
-  int micro_batches_ = 1;  // of the last step, of this replica
+  std::deque<std::int64_t> rows_;  // of the steps whose results are to come
+  Timeline timeline_;              // of the last step
+  int micro_batches_ = 1;          // of the last step, of this replica
   Ending ending_;
 };
 

@@ -43,6 +43,7 @@ void set_pipeline(const config::Config& config, Strategy* strategy) {
   strategy->micro_batches = static_cast<int>(pipeline.micro_batches);
   strategy->schedule = pipeline.schedule;
   strategy->chunks = static_cast<int>(pipeline.chunks);
+  strategy->vertical_sync = pipeline.vertical_sync;
   strategy->sizes = {pipeline.sizes.begin(), pipeline.sizes.end()};
   strategy->devices = pipeline.devices;
   strategy->transport = pipeline.transport;

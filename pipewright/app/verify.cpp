@@ -140,6 +140,11 @@ class Verifier {
     way.strategy.shard_optimizer = false;
     way.strategy.micro_batches = subject_.strategy.micro_batches * subject_.strategy.replicas;
     way.strategy.threads_per_rank = std::max(1, subject_.strategy.threads_per_rank);
+    if (find_schedule(way.strategy.schedule)
+            .asynchronous) {  // delayed: other weights by definition
+      way.strategy.schedule = "1f1b";
+      way.strategy.vertical_sync = false;
+    }
     return way;
   }
 
@@ -169,7 +174,7 @@ class Verifier {
     const auto layers = subject_.make().size();
     std::size_t next = 0;
     for (const ScheduleInfo& info : all_schedules()) {
-      if (info.forward_only) continue;
+      if (info.forward_only || info.asynchronous) continue;
       for (const int count : ranks) {
         if (count == 1 || static_cast<std::size_t>(count * info.default_chunks) > layers) continue;
         for (std::size_t mode = 0; mode < (options_.full ? kModes.size() : 1); ++mode)

@@ -15,7 +15,8 @@ config::Known known() {
   for (const ScheduleInfo& info : all_schedules()) {
     if (info.forward_only) continue;
     known.schedules.push_back({std::string(info.name), std::string(info.summary),
-                               info.default_chunks, info.least_chunks, info.most_chunks});
+                               info.default_chunks, info.least_chunks, info.most_chunks,
+                               info.asynchronous});
   }
   known.losses = {{"cross_entropy", "mean over targets that are not ignored"},
                   {"mean_squared_error", "mean over rows"},

@@ -65,6 +65,7 @@ struct Pipeline {
   std::int64_t micro_batches = 1;
   std::string schedule = "1f1b";
   std::int64_t chunks = 0;
+  bool vertical_sync = false;
   std::string partition = "time";
   std::vector<std::int64_t> sizes = {};
   std::vector<std::string> devices = {};

@@ -22,6 +22,7 @@ struct Schedule {
   int default_chunks = 1;
   int least_chunks = 1;
   int most_chunks = 1;
+  bool asynchronous = false;  // its updates are delayed
 };
 
 /// The names that the program at hand has. config/ knows neither models nor schedules; who calls it

@@ -30,6 +30,7 @@ class Rules {
     check_recompute();
     check_processes();
     check_auto_micro_batch();
+    check_asynchronous();
   }
 
  private:
@@ -240,6 +241,47 @@ class Rules {
               fmt::format("{} slices of data.batch = {} samples; write less, or a larger batch",
                           num, config_.data.batch));
     }
+  }
+
+  /// The ranks of an asynchronous pipeline never meet: what needs all of them has no place there.
+  void check_asynchronous() {
+    if (!sound({"pipeline.schedule"})) return;
+    const Schedule* schedule = find(known_.schedules, config_.pipeline.schedule);
+    if (schedule == nullptr || !schedule->asynchronous) return;
+    const std::string name = toml_quoted(schedule->name);
+    if (sound({"train.clip_norm"}) && config_.train.clip_norm > 0) {
+      report_("train.clip_norm",
+              fmt::format("{} with schedule = {}, whose stages are updated one by one: there is no "
+                          "norm over all of them; write 0, or a synchronous schedule",
+                          config_.train.clip_norm, name));
+    }
+    if (sound({"amp.dtype"}) && config_.amp.dtype == "fp16") {
+      report_("amp.dtype",
+              fmt::format("\"fp16\" with schedule = {}, whose stages are updated one by one and "
+                          "cannot skip an update together; write \"bf16\"",
+                          name));
+    }
+    if (sound({"recompute.mode"}) && config_.recompute.mode == "except_last") {
+      report_("recompute.mode",
+              fmt::format("\"except_last\" with schedule = {}, which has no last micro-batch; "
+                          "write \"all\"",
+                          name));
+    }
+    check_merged(name);
+  }
+
+  void check_merged(const std::string& schedule) {
+    if (!sound({"pipeline.ranks", "pipeline.micro_batches", "gradient_merge.steps"})) return;
+    const Pipeline& pipeline = config_.pipeline;
+    const std::int64_t merged = pipeline.micro_batches * config_.gradient_merge.steps;
+    if (pipeline.schedule != "pipedream-2bw" || merged >= pipeline.ranks) return;
+    report_(
+        "pipeline.micro_batches",
+        fmt::format(
+            "{} in each of {} steps an update are fewer than ranks = {}, and schedule "
+            "= {} needs as many; write {} or more, or gradient_merge.steps",
+            pipeline.micro_batches, config_.gradient_merge.steps, pipeline.ranks, schedule,
+            (pipeline.ranks + config_.gradient_merge.steps - 1) / config_.gradient_merge.steps));
   }
 
   const Config& config_;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "pipewright/base/error.h"
 #include "pipewright/base/units.h"
 #include "pipewright/torch/out_of_memory.h"
@@ -44,38 +46,72 @@ StageRunner& RankRunner::at(int stage) const {
   return *runner;
 }
 
-void RankRunner::execute(Instruction i, const Program& program, const StepInput& input) {
+const ProgramInput::Part& ProgramInput::part(int micro_batch) const {
+  auto found = parts_.rbegin();
+  while (found->first > micro_batch) ++found;
+  return *found;
+}
+
+int ProgramInput::number(int micro_batch) const {
+  const Part& found = part(micro_batch);
+  return found.input->first_number + micro_batch - found.first;
+}
+
+void RankRunner::start_versions(int stage, Tensors parameters) {
+  versions_.insert_or_assign(stage, WeightVersions(std::move(parameters)));
+  most_versions_[stage] = 1;
+}
+
+void RankRunner::execute(const Step& step, const Program& program, const ProgramInput& input) {
+  const Instruction i = step.instruction;
   StageRunner& stage = at(i.stage());
-  const int m = i.micro_batch();
-  // Of a split backward it is W that adds to the gradients.
-  const bool adds = i.kind() == Kind::kBackward || i.kind() == Kind::kBackwardWeight;
-  if (reduces_ && adds && m + 1 == program.num_micro_batches) options_.start_reduce(i.stage());
+  if (is_once_a_step(i.kind())) {
+    if (i.kind() == Kind::kReduce) return options_.reduce(i.stage());
+    update_waited_ = options_.update(i.stage(), step.version);
+    return;
+  }
+  const StepInput& of = input.of(i.micro_batch());
+  const int m = input.number(i.micro_batch());
+  if (step.completes) options_.start_reduce(i.stage());
   switch (i.kind()) {
-    case Kind::kForward: {
-      const auto cell = static_cast<std::size_t>(i.stage() * program.num_micro_batches + m);
-      stage.forward(input, m, recomputed_[cell] != 0, program.forward_only);
-      break;
-    }
-    case Kind::kBackward: stage.backward(input, m, false); break;
-    case Kind::kBackwardInput: stage.backward(input, m, true); break;
+    case Kind::kForward: stage.forward(of, m, step.recomputed, program.forward_only); break;
+    case Kind::kBackward: stage.backward(of, m, false); break;
+    case Kind::kBackwardInput: stage.backward(of, m, true); break;
     case Kind::kBackwardWeight: stage.backward_weight(m); break;
-    case Kind::kRecompute: stage.recompute(input, m); break;
+    case Kind::kRecompute: stage.recompute(of, m); break;
     case Kind::kSendForward: stage.send_forward(m); break;
     case Kind::kSendBackward: stage.send_backward(m); break;
     case Kind::kRecvForward: stage.expect_forward(m); break;  // taken by the one that uses it
     case Kind::kRecvBackward: stage.expect_backward(m); break;
-    case Kind::kReduce: options_.reduce(i.stage()); break;
-    case Kind::kStep: update_waited_ = options_.update(i.stage()); break;
+    case Kind::kReduce:
+    case Kind::kStep: break;
   }
 }
 
-void RankRunner::execute_or_explain(Instruction i, const Program& program, const StepInput& input) {
+/// The weights that the instruction uses, or is to make.
+void RankRunner::take_version(const Step& step) {
+  const auto found = versions_.find(step.instruction.stage());
+  if (step.version < 0 || found == versions_.end()) return;
+  WeightVersions& versions = found->second;
+  if (step.instruction.kind() == Kind::kStep) {
+    versions.advance(step.needed);
+  } else if (step.instruction.kind() != Kind::kReduce) {
+    versions.use(step.version);
+  }
+  int& most = most_versions_[found->first];
+  most = std::max(most, versions.num_held());
+}
+
+void RankRunner::execute_or_explain(const Step& step, const Program& program,
+                                    const ProgramInput& input) {
   try {
-    execute(i, program, input);
+    take_version(step);
+    execute(step, program, input);
+    if (step.needed >= 0) versions_.at(step.instruction.stage()).drop_before(step.needed);
   } catch (const TransportError&) {
     throw;
   } catch (const std::exception& error) {
-    explain(i, message_of(error), is_out_of_memory(error));
+    explain(step.instruction, message_of(error), is_out_of_memory(error));
   }
 }
 
@@ -92,14 +128,42 @@ void RankRunner::explain(Instruction i, const char* what, bool out_of_memory) co
                           options_.memory_advice, what));
 }
 
-void RankRunner::find_recomputed(const Program& program) {
-  reduces_ = false;
-  recomputed_.assign(static_cast<std::size_t>(program.num_stages() * program.num_micro_batches), 0);
-  for (const Instruction i : program.ranks[static_cast<std::size_t>(options_.rank)]) {
-    if (i.kind() == Kind::kReduce) reduces_ = true;
-    if (i.kind() != Kind::kRecompute) continue;
-    recomputed_[static_cast<std::size_t>(i.stage() * program.num_micro_batches + i.micro_batch())] =
-        1;
+/// What an instruction needs to know of those after it, found from the end.
+void RankRunner::prepare(const Program& program) {
+  const auto& list = program.ranks[static_cast<std::size_t>(options_.rank)];
+  steps_.clear();
+  for (const Instruction i : list) steps_.push_back({.instruction = i});
+  std::vector<char> reduces(by_stage_.size());  // its REDUCE is to come, with no backward before it
+  recomputed_.assign(by_stage_.size() * static_cast<std::size_t>(program.num_micro_batches), 0);
+  for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
+    const Instruction i = step->instruction;
+    const auto stage = static_cast<std::size_t>(i.stage());
+    if (i.kind() == Kind::kReduce) reduces[stage] = 1;
+    // Of a split backward it is W that adds to the gradients.
+    const bool adds = i.kind() == Kind::kBackward || i.kind() == Kind::kBackwardWeight;
+    if (adds) step->completes = std::exchange(reduces[stage], 0) != 0;
+    if (is_once_a_step(i.kind())) continue;
+    char& recomputed = recomputed_[stage * static_cast<std::size_t>(program.num_micro_batches) +
+                                   static_cast<std::size_t>(i.micro_batch())];
+    if (i.kind() == Kind::kRecompute) recomputed = 1;
+    if (i.kind() == Kind::kForward)
+      step->recomputed = recomputed != 0 || (program.open && options_.recomputes_later);
+  }
+  if (!program.versions.empty()) prepare_versions(program);
+}
+
+void RankRunner::prepare_versions(const Program& program) {
+  const auto rank = static_cast<std::size_t>(options_.rank);
+  std::map<int, int> needed;  // by stage: the oldest version
+  for (const auto& stage : stages_) needed[stage->stage()] = program.keeps[rank];
+  for (std::size_t k = steps_.size(); k-- > 0;) {
+    Step& step = steps_[k];
+    const Kind kind = step.instruction.kind();
+    step.version = program.versions[rank][k];
+    if (step.version < 0) continue;
+    int& oldest = needed.at(step.instruction.stage());
+    step.needed = oldest;
+    if (!is_once_a_step(kind)) oldest = std::min(oldest, step.version);
   }
 }
 
@@ -122,30 +186,31 @@ void RankRunner::warm_up_streams() {
   }
 }
 
-void RankRunner::run(const Program& program, const StepInput& input,
+void RankRunner::run(const Program& program, const ProgramInput& input,
                      std::chrono::steady_clock::time_point start, RankTrace* trace) {
-  find_recomputed(program);
+  prepare(program);
   warm_up_streams();
-  const auto& list = program.ranks[static_cast<std::size_t>(options_.rank)];
   std::vector<std::int64_t> live;  // after each span
-  live.reserve(list.size());
+  live.reserve(steps_.size());
   clock_.start(start, streams_);
-  for (const Instruction i : list) {
+  for (const Step& step : steps_) {
+    const Instruction i = step.instruction;
     StageRunner& stage = at(i.stage());
     const UseStream stream(*stage.place().stream);
     const MemoryScope memory(stage.place().memory_slot);
     if (is_recv(i.kind())) {
-      execute_or_explain(i, program, input);
+      execute_or_explain(step, program, input);
       continue;
     }
     if (stage.place().stream->on_gpu())  // several stages may share it
       MemoryMeter::charge_stream(stage.place().stream->stream(), stage.place().memory_slot);
     clock_.begin(stage);
-    execute_or_explain(i, program, input);
+    execute_or_explain(step, program, input);
     Span span;
     span.kind = i.kind();
     span.stage = i.stage();
     span.micro_batch = i.micro_batch();
+    span.version = step.version;
     clock_.end(stage, span, stage.take_waited() + std::exchange(update_waited_, 0.0));
     live.push_back(MemoryMeter::stats(memory_slot()).live_bytes);
   }
@@ -157,6 +222,7 @@ void RankRunner::run(const Program& program, const StepInput& input,
 
 void RankRunner::abandon() {
   for (auto& stage : stages_) stage->abandon();
+  for (auto& [stage, versions] : versions_) versions.drop_before(versions.newest());
 }
 
 }  // namespace pipewright

@@ -2,12 +2,14 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "pipewright/exec/stage_runner.h"
 #include "pipewright/exec/step_clock.h"
+#include "pipewright/exec/weight_versions.h"
 #include "pipewright/ir/program.h"
 #include "pipewright/memory/meter.h"
 #include "pipewright/trace/timeline.h"
@@ -18,16 +20,45 @@ namespace pipewright {
 struct RankOptions {
   int rank = 0;
   Transport* transport = nullptr;
-  /// Does STEP of a stage; returns how long it waited for other ranks, in seconds.
-  std::function<double(int stage)> update;
+  /// Does STEP of a stage, of an asynchronous schedule the one that makes a version of its weights
+  /// (else -1); returns how long it waited for other ranks, in seconds.
+  std::function<double(int stage, int version)> update;
   /// Where there are replicas: the stage's last backward begins, and REDUCE.
   std::function<void(int stage)> start_reduce;
   std::function<void(int stage)> reduce;
+  /// Of an open Program, whose backwards may be in the next one: its forwards are recomputed.
+  bool recomputes_later = false;
   /// What a user may change where memory runs out.
   std::string memory_advice;
   std::chrono::duration<double> deadline{300};
   /// See StagePlace; filled by whoever makes the ranks, before they run.
   const std::vector<int>* all_slots = nullptr;
+};
+
+/// The mini-batches that a Program's micro-batches are of: one, or, of an asynchronous schedule,
+/// those under way and the one that it brings.
+class ProgramInput {
+ public:
+  ProgramInput() = default;
+  explicit ProgramInput(const StepInput& input) { parts_.push_back({0, {&input, no_owner}}); }
+
+  /// Its first micro-batch is so many-th of the Program; negative where some have been through.
+  void add(int first, std::shared_ptr<const StepInput> input) {
+    parts_.push_back({first, std::move(input)});
+  }
+
+  const StepInput& of(int micro_batch) const { return *part(micro_batch).input; }
+  int number(int micro_batch) const;
+
+ private:
+  struct Part {
+    int first;
+    std::shared_ptr<const StepInput> input;
+  };
+  static void no_owner(const StepInput* /*input*/) {}
+  const Part& part(int micro_batch) const;
+
+  std::vector<Part> parts_;  // in order
 };
 
 /// What a rank has measured of a step.
@@ -45,8 +76,14 @@ class RankRunner {
   /// Returns when all is done, on GPUs too. Throws StageError naming rank, stage and instruction
   /// where something of the user's threw, OutOfMemory where there was none left; a TransportError
   /// passes as it is. `start`: when the step's time began.
-  void run(const Program& program, const StepInput& input,
+  void run(const Program& program, const ProgramInput& input,
            std::chrono::steady_clock::time_point start, RankTrace* trace);
+
+  /// From now on Programs have versions: of these parameters of a stage of this rank. Version 0 is
+  /// what they are now.
+  void start_versions(int stage, Tensors parameters);
+  /// The most versions of a stage that were held at a time.
+  int most_versions(int stage) const { return most_versions_.at(stage); }
 
   int rank() const { return options_.rank; }
   std::vector<std::unique_ptr<StageRunner>>& stages() { return stages_; }
@@ -58,10 +95,20 @@ class RankRunner {
   void abandon();
 
  private:
-  void execute(Instruction i, const Program& program, const StepInput& input);
-  void execute_or_explain(Instruction i, const Program& program, const StepInput& input);
+  /// An instruction of the list, with what the list does not say of it itself.
+  struct Step {
+    Instruction instruction;
+    int version = -1;         // that it uses or makes
+    int needed = -1;          // the oldest version that the stage needs afterwards
+    bool recomputed = false;  // a forward whose activations R makes again
+    bool completes = false;   // a backward that makes the gradients complete, for REDUCE
+  };
+  void prepare(const Program& program);
+  void prepare_versions(const Program& program);
+  void execute(const Step& step, const Program& program, const ProgramInput& input);
+  void execute_or_explain(const Step& step, const Program& program, const ProgramInput& input);
+  void take_version(const Step& step);
   [[noreturn]] void explain(Instruction i, const char* what, bool out_of_memory) const;
-  void find_recomputed(const Program& program);
   void warm_up_streams();
   const DeviceStream& stream_on(torch::Device device);
   StageRunner& at(int stage) const;
@@ -71,9 +118,11 @@ class RankRunner {
   std::vector<std::unique_ptr<MemorySlot>> stage_slots_;
   std::vector<std::unique_ptr<DeviceStream>> streams_;
   std::vector<std::unique_ptr<StageRunner>> stages_;
-  std::vector<StageRunner*> by_stage_;  // null: another rank's
-  bool reduces_ = false;                // the program has REDUCE
-  std::vector<char> recomputed_;        // by stage and micro-batch of the program in hand
+  std::vector<StageRunner*> by_stage_;      // null: another rank's
+  std::vector<Step> steps_;                 // of the program in hand
+  std::vector<char> recomputed_;            // by stage and micro-batch of it
+  std::map<int, WeightVersions> versions_;  // by stage
+  std::map<int, int> most_versions_;
   StepClock clock_;
   bool warm_ = false;
   double update_waited_ = 0;

@@ -25,6 +25,12 @@ class Sharing {
   /// The tensors of one rank in all of them, on the CPU.
   Tensors share_from(int root, int rank, const Tensors& tensors);
 
+  /// The same in two parts, for ranks that do not wait for each other: tell the others, and some
+  /// rounds later hear what they told. Rounds count up from any number; of less than 256 of them
+  /// may something be on its way.
+  void tell(int rank, std::int64_t round, const std::vector<double>& numbers);
+  std::vector<std::vector<double>> hear(int rank, std::int64_t round, std::vector<double> own);
+
   /// After a failure. No rank may be in a call.
   void reset();
 
@@ -33,6 +39,9 @@ class Sharing {
     int by_topic[4] = {0, 0, 0, 0};
   };
   MessageKey next_key(int rank, Topic topic);
+  void send_to_others(int rank, MessageKey key, const std::vector<double>& numbers);
+  std::vector<std::vector<double>> receive_from_others(int rank, MessageKey key,
+                                                       std::vector<double> own);
 
   Transport* transport_;
   int num_ranks_;

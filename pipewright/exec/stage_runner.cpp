@@ -52,7 +52,7 @@ ForwardContext StageRunner::context(const StepInput& input, int micro_batch) con
   context.run_seed = input.run_seed;
   context.step = input.step;
   context.micro_batch = micro_batch;
-  context.global_micro_batch = input.first_micro_batch + micro_batch;
+  context.global_micro_batch = input.first_micro_batch + static_cast<int>(input.index(micro_batch));
   context.training = input.training;
   context.device = shared_.layout.device_of(stage_);
   context.check_finite = input.check_finite;
@@ -112,7 +112,7 @@ Message StageRunner::take_input(const StepInput& input, int micro_batch) {
     return receive(stage_ - 1, {MessageKind::kActivation, stage_, micro_batch});
   }
   Message message;
-  for (const auto& tensor : input.inputs[static_cast<std::size_t>(micro_batch)])
+  for (const auto& tensor : input.inputs[input.index(micro_batch)])
     message.tensors.push_back(tensor.to(shared_.layout.device_of(stage_), /*non_blocking=*/true));
   message.needs_gradient.assign(message.tensors.size(), 0);
   return message;
@@ -171,7 +171,7 @@ void StageRunner::stash(Run* run, const std::string& name, Message message, int 
 /// The micro-batch's part of the loss of the mini-batch, which the backward starts from.
 torch::Tensor StageRunner::scaled_loss(const StepInput& input, int micro_batch,
                                        const Tensors& outputs) {
-  const auto m = static_cast<std::size_t>(micro_batch);
+  const std::size_t m = input.index(micro_batch);
   Tensors targets;
   for (const auto& target : input.targets[m])
     targets.push_back(target.to(shared_.layout.device_of(stage_), /*non_blocking=*/true));
@@ -200,7 +200,7 @@ void StageRunner::pass_on(const StepInput& input, const ForwardContext& context,
   if (forward_only) {
     for (const auto& tensor : made->outputs) outputs_[m].push_back(tensor.detach());
   }
-  if (input.targets[static_cast<std::size_t>(m)].empty()) return;
+  if (input.targets[input.index(m)].empty()) return;
   made->outputs = {scaled_loss(input, m, made->outputs)};
   if (context.keep_graph) run->loss_gradient = torch::full_like(made->outputs[0], input.loss_scale);
 }

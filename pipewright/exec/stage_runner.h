@@ -18,6 +18,7 @@ struct StepInput {
   std::int64_t step = 0;
   std::uint64_t run_seed = 0;
   int first_micro_batch = 0;     // of this replica's, counted over all
+  int first_number = 0;          // of its first micro-batch, among those under way
   std::vector<Tensors> inputs;   // by micro-batch
   std::vector<Tensors> targets;  // by micro-batch; empty lists where no loss is wanted
   std::vector<double> weights;   // of the loss, by micro-batch, where they are known beforehand
@@ -26,6 +27,11 @@ struct StepInput {
   Precision precision = Precision::kFull;
   bool training = true;
   bool check_finite = false;
+
+  /// Where a micro-batch stands in the lists, by its number.
+  std::size_t index(int micro_batch) const {
+    return static_cast<std::size_t>(micro_batch - first_number);
+  }
 };
 
 /// Where a stage runs: its rank's stream, and the slot that pays for its memory.
@@ -37,7 +43,8 @@ struct StagePlace {
   const std::vector<int>* all_slots = nullptr;
 };
 
-/// Runs one stage's instructions. One thread at a time.
+/// Runs one stage's instructions. One thread at a time. Micro-batches go by numbers that no other
+/// one under way has.
 class StageRunner {
  public:
   StageRunner(const SharedModel& shared, int stage, Transport* transport, StagePlace place);

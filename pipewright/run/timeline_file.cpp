@@ -38,6 +38,7 @@ ordered_json rank_json(const std::vector<Span>& all) {
     rank["start"].push_back(span.start);
     rank["end"].push_back(span.end);
     rank["link_wait"].push_back(finite(span.link_wait));
+    if (span.version >= 0) rank["version"].push_back(span.version);
   }
   return rank;
 }
@@ -73,7 +74,7 @@ void check_length(std::size_t length, std::size_t wanted, std::string_view name,
 
 std::vector<Span> parse_rank(const json& value, const std::string& path, std::string_view where) {
   const JsonObject object(value, where, path);
-  object.refuse_unknown({"kind", "stage", "micro_batch", "start", "end", "link_wait"});
+  object.refuse_unknown({"kind", "stage", "micro_batch", "start", "end", "link_wait", "version"});
   const auto kinds = object.strings("kind");
   const auto stages = object.integers("stage", 0, kMostIndex);
   const auto batches = object.integers("micro_batch", -1, kMostIndex);
@@ -85,6 +86,10 @@ std::vector<Span> parse_rank(const json& value, const std::string& path, std::st
   check_length(starts.size(), kinds.size(), "start", path, where);
   check_length(ends.size(), kinds.size(), "end", path, where);
   check_length(waits.size(), kinds.size(), "link_wait", path, where);
+  // Of asynchronous schedules alone.
+  const auto versions = object.has("version") ? object.integers("version", 0, kMostIndex)
+                                              : std::vector<std::int64_t>();
+  if (!versions.empty()) check_length(versions.size(), kinds.size(), "version", path, where);
   std::vector<Span> spans;
   for (std::size_t i = 0; i < kinds.size(); ++i) {
     const auto kind = parse_kind(kinds[i]);
@@ -93,6 +98,7 @@ std::vector<Span> parse_rank(const json& value, const std::string& path, std::st
                                                kinds[i].substr(0, 40)));
     spans.push_back({starts[i], ends[i], waits[i], static_cast<int>(stages[i]),
                      static_cast<int>(batches[i]), *kind});
+    if (!versions.empty()) spans.back().version = static_cast<int>(versions[i]);
     if (!drawable(spans.back()))
       throw InvalidArgument(
           where, fmt::format("{}: span {} is from {} to {}", path, i, starts[i], ends[i]));

@@ -15,8 +15,8 @@ struct Span {
   double link_wait = 0;  // of the idle time just before `start`: how long the input was on the link
   int stage = 0;
   int micro_batch = -1;  // -1 for REDUCE and STEP
-  int version = -1;      // of the weights it used or made; -1: of a synchronous schedule
   Kind kind = Kind::kForward;
+  int version = -1;  // of the weights it used or made; -1: of a synchronous schedule
 
   double duration() const { return end - start; }
 };

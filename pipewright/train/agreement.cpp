@@ -35,6 +35,7 @@ std::vector<std::string> description_of(const Strategy& s, const Sequence& model
       fmt::format("micro_batches = {}", s.micro_batches),
       fmt::format("schedule = {}", s.schedule),
       fmt::format("chunks = {}", s.chunks),
+      fmt::format("vertical_sync = {}", s.vertical_sync),
       fmt::format("recompute = {} of every {}, budget {}", static_cast<int>(s.recompute),
                   s.recompute_every, s.memory_budget),
       fmt::format("shard_optimizer = {}", s.shard_optimizer),

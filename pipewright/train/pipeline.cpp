@@ -47,7 +47,8 @@ int threads_per_rank(const Strategy& strategy, bool one_process) {
 }
 
 Program make_program(const Strategy& strategy, int micro_batches) {
-  return make_schedule({.name = strategy.schedule,
+  const bool asynchronous = find_schedule(strategy.schedule).asynchronous;
+  return make_schedule({.name = asynchronous ? "1f1b" : strategy.schedule,
                         .ranks = strategy.ranks,
                         .micro_batches = micro_batches,
                         .chunks = strategy.chunks});
@@ -56,6 +57,11 @@ Program make_program(const Strategy& strategy, int micro_batches) {
 Program step_program(const Strategy& strategy, int micro_batches) {
   return lowered(make_program(strategy, micro_batches), strategy.recompute, true,
                  strategy.replicas > 1);
+}
+
+Program lowered_piece(Program piece, const Strategy& strategy) {
+  if (piece.num_instructions() == 0) return piece;
+  return lowered(std::move(piece), strategy.recompute, true, strategy.replicas > 1);
 }
 
 Pipeline::Pipeline(const SharedModel& shared, const Strategy& strategy, const Grid& grid,
@@ -74,6 +80,7 @@ Pipeline::Pipeline(const SharedModel& shared, const Strategy& strategy, const Gr
     options.update = calls.update;
     options.start_reduce = calls.start_reduce;
     options.reduce = calls.reduce;
+    options.recomputes_later = strategy.recompute != RecomputeMode::kNone;
     options.memory_advice = memory_advice(strategy);
     options.deadline = std::chrono::duration<double>(strategy.deadline_seconds);
     options.all_slots = &memory_slots_;
@@ -109,12 +116,12 @@ void Pipeline::run(StepKind kind, const StepInput& input, Timeline* timeline) {
     for (const auto& stream : rank->streams()) stream->wait_for_current();
   }
   try {
-    workers_.run(
+    run_on_ranks(
         [&](int number) {
           const auto r = static_cast<std::size_t>(number);
-          ranks_[r]->run(list, input, start, &traces[r]);
+          ranks_[r]->run(list, ProgramInput(input), start, &traces[r]);
         },
-        [&] { transport_->abort(); });
+        [] {});
   } catch (const std::exception& error) {
     fail(error.what());
     throw;
@@ -123,6 +130,14 @@ void Pipeline::run(StepKind kind, const StepInput& input, Timeline* timeline) {
     timeline->ranks.push_back(std::move(trace.spans));
     timeline->memory.push_back(std::move(trace.memory));
   }
+}
+
+void Pipeline::run_on_ranks(const std::function<void(int rank)>& job,
+                            const std::function<void()>& on_failure) {
+  workers_.run(job, [&] {
+    on_failure();
+    transport_->abort();
+  });
 }
 
 void Pipeline::on_stages_of(RankRunner& rank, const std::function<void(StageRunner&)>& work) {

@@ -30,7 +30,7 @@ class Pipeline {
  public:
   /// What the ranks call: see RankOptions.
   struct Calls {
-    std::function<double(int stage)> update;
+    std::function<double(int stage, int version)> update;
     std::function<void(int stage)> start_reduce;
     std::function<void(int stage)> reduce;
   };
@@ -40,6 +40,11 @@ class Pipeline {
   /// Runs one step on all ranks. Throws what the first rank that failed threw; then nothing of the
   /// step is left on any.
   void run(StepKind kind, const StepInput& input, Timeline* timeline);
+
+  /// Runs on the thread of every rank of this process, the first of which is 0. Throws what the
+  /// first that failed threw; `on_failure` is called before the others are woken.
+  void run_on_ranks(const std::function<void(int rank)>& job,
+                    const std::function<void()>& on_failure);
 
   /// Runs on the thread of every rank, for each of its stages, with the stage's stream.
   void on_every_stage(const std::function<void(StageRunner&)>& work);
@@ -74,7 +79,8 @@ class Pipeline {
   Workers workers_;  // last: its threads use the others
 };
 
-/// The schedule's program of a step, as the strategy asks for it: its placement is the layout's.
+/// The schedule's program of a step, as the strategy asks for it: its placement is the layout's. Of
+/// an asynchronous schedule it is 1f1b's, which holds as many micro-batches.
 Program make_program(const Strategy& strategy, int micro_batches);
 
 }  // namespace pipewright

@@ -9,4 +9,7 @@ namespace pipewright {
 /// strategy asks for them. What the ranks of a Trainer run.
 Program step_program(const Strategy& strategy, int micro_batches);
 
+/// The same of a piece of an asynchronous schedule, which has its STEPs.
+Program lowered_piece(Program piece, const Strategy& strategy);
+
 }  // namespace pipewright

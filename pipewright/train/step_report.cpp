@@ -42,7 +42,8 @@ std::vector<double> pack(const StepReport& report) {
     numbers.insert(
         numbers.end(),
         {span.start, span.end, span.link_wait, static_cast<double>(span.stage),
-         static_cast<double>(span.micro_batch), static_cast<double>(static_cast<int>(span.kind))});
+         static_cast<double>(span.micro_batch), static_cast<double>(static_cast<int>(span.kind)),
+         static_cast<double>(span.version)});
   }
   numbers.push_back(static_cast<double>(report.memory.size()));
   for (const MemoryPoint& point : report.memory)
@@ -67,6 +68,7 @@ StepReport unpack(const std::vector<double>& numbers) {
     span.stage = static_cast<int>(reader.next());
     span.micro_batch = static_cast<int>(reader.next());
     span.kind = static_cast<Kind>(static_cast<int>(reader.next()));
+    span.version = static_cast<int>(reader.next());
   }
   report.memory.resize(reader.count());
   for (MemoryPoint& point : report.memory) {
@@ -76,9 +78,7 @@ StepReport unpack(const std::vector<double>& numbers) {
   return report;
 }
 
-StepReport join_reports(const std::vector<std::vector<double>>& by_rank, Timeline* timeline) {
-  std::vector<StepReport> reports;
-  for (const auto& numbers : by_rank) reports.push_back(unpack(numbers));
+StepReport join_reports(std::vector<StepReport> reports, Timeline* timeline) {
   StepReport joined = reports.front();
   for (const StepReport& report : reports)
     joined.started = std::min(joined.started, report.started);

@@ -23,9 +23,9 @@ struct StepReport {
 std::vector<double> pack(const StepReport& report);
 StepReport unpack(const std::vector<double>& numbers);
 
-/// The reports of all ranks as one: the loss of the last stage, every rank's peaks, and their spans
+/// The reports of all ranks, by rank, as one: the loss of the last stage, every rank's peaks, and their spans
 /// on one time axis, which begins where the first of them started. Clocks of several machines
 /// differ by what their synchronisation leaves.
-StepReport join_reports(const std::vector<std::vector<double>>& by_rank, Timeline* timeline);
+StepReport join_reports(std::vector<StepReport> reports, Timeline* timeline);
 
 }  // namespace pipewright

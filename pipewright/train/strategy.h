@@ -34,7 +34,10 @@ struct Strategy {
   /// streams (auto micro batch): of one rank with the whole model. 0: none do.
   int lanes = 0;
   std::string schedule = "1f1b";
-  int chunks = 0;               // stages a rank; 0: the schedule's default
+  int chunks = 0;  // stages a rank; 0: the schedule's default
+  /// Of schedule "pipedream": all stages use, for a micro-batch, the version of their weights that
+  /// the first stage used.
+  bool vertical_sync = false;
   std::vector<int> sizes = {};  // layers by stage; empty: by stage guards, cost hints or parameters
   /// "cpu", "cuda:0": one for all ranks or one a rank; "cuda" with ranks that are processes: each
   /// process's own, that of its LOCAL_RANK. The model is moved there. Empty: where its

@@ -51,10 +51,20 @@ Trainer::~Trainer() = default;
 StepResult Trainer::step(const Batch& batch) {
   check_targets(batch);
   Training& training = impl_->training;
+  const StepKind kind = training.completes_merge() ? StepKind::kUpdate : StepKind::kMerge;
   const StepResult result =
-      training.run(batch, training.completes_merge() ? StepKind::kUpdate : StepKind::kMerge);
+      training.asynchronous() ? training.fly(batch, kind) : training.run(batch, kind);
+  if (result.pending) return result;
   for (const auto& callback : impl_->callbacks) callback(result);
   return result;
+}
+
+std::vector<StepResult> Trainer::drain() {
+  std::vector<StepResult> results = impl_->training.take_results();
+  for (const StepResult& result : results) {
+    for (const auto& callback : impl_->callbacks) callback(result);
+  }
+  return results;
 }
 
 StepResult Trainer::gradients(const Batch& batch) {
@@ -64,6 +74,7 @@ StepResult Trainer::gradients(const Batch& batch) {
 
 StepResult Trainer::evaluate(const Batch& batch) {
   check_targets(batch);
+  impl_->training.drain();
   const EvalMode eval(model());
   StepResult result = impl_->training.run(batch, StepKind::kForward);
   impl_->training.take_outputs();
@@ -71,6 +82,7 @@ StepResult Trainer::evaluate(const Batch& batch) {
 }
 
 Tensors Trainer::predict(const Tensors& inputs, const std::vector<char>& shared_inputs) {
+  impl_->training.drain();
   const EvalMode eval(model());
   impl_->training.run({.inputs = inputs, .shared_inputs = shared_inputs}, StepKind::kForward);
   const std::vector<Tensors> parts = impl_->training.take_outputs();
@@ -94,17 +106,23 @@ void Trainer::after_step(std::function<void(const StepResult&)> callback) {
 }
 
 std::string Trainer::save(const std::string& dir, SaveOptions options) {
+  impl_->training.drain();
   return impl_->checkpoints.save(dir, std::move(options));
 }
 
 void Trainer::wait_for_save() { impl_->checkpoints.wait(); }
-Resumed Trainer::resume(const std::string& dir) { return impl_->checkpoints.resume(dir); }
+Resumed Trainer::resume(const std::string& dir) {
+  impl_->training.drain();
+  return impl_->checkpoints.resume(dir);
+}
 
 Loaded Trainer::load_weights(const std::string& path, const LoadOptions& options) {
+  impl_->training.drain();
   return impl_->checkpoints.load_weights(path, options);
 }
 
 void Trainer::save_weights(const std::string& path, const NamesInFile& names) {
+  impl_->training.drain();
   impl_->checkpoints.save_weights(path, names);
 }
 
@@ -118,10 +136,12 @@ std::int64_t Trainer::num_steps() const { return impl_->training.num_steps(); }
 std::int64_t Trainer::num_updates() const { return impl_->training.num_updates(); }
 
 std::vector<torch::optim::Optimizer*> Trainer::optimizers() {
+  impl_->training.drain();
   return impl_->training.updater().optimizers();
 }
 
 std::vector<std::pair<std::string, torch::Tensor>> Trainer::state_dict() const {
+  impl_->training.drain();
   return impl_->training.state();
 }
 

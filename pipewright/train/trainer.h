@@ -17,6 +17,9 @@
 namespace pipewright {
 
 struct StepResult {
+  std::int64_t step = 0;  // which one it is of; the first is 0
+  /// Of an asynchronous schedule: nothing is known yet, results come some calls later.
+  bool pending = false;
   double loss = 0;    // mean over the mini-batch's weight
   double weight = 0;  // samples, or unmasked tokens
   double seconds = 0;
@@ -27,7 +30,9 @@ struct StepResult {
   double gradient_norm =
       0;                  // before clipping; 0 where neither clipping nor loss scaling asks for it
   double loss_scale = 1;  // that this step ran with
-  Timeline timeline;      // measured, with the bytes each rank held; of this replica
+  /// Measured, with the bytes each rank held; of this replica. Of an asynchronous schedule its time
+  /// goes on from step to step until the pipeline is drained, and peak_bytes are of all that time.
+  Timeline timeline;
   /// The most bytes of tensors at any time of the step: parameters, gradients, optimizer state,
   /// activations, temporaries.
   std::vector<std::int64_t> peak_bytes;        // by rank, of this replica
@@ -52,6 +57,13 @@ class Trainer {
   /// loss is not a number, OutOfMemory; after that, the trainer may be used again: nothing of the
   /// failed step stays but, where an optimizer threw, its update.
   StepResult step(const Batch& batch);
+
+  /// Of an asynchronous schedule ("pipedream", "pipedream-2bw"), whose step() hands a mini-batch
+  /// over and returns what is known of an earlier one: does what is left of those under way and
+  /// returns the results that step() has not, in order. All other calls do it first, and keep those
+  /// results for later. Between step() and drain() the model's modules are not the caller's. Of
+  /// other schedules: nothing.
+  std::vector<StepResult> drain();
 
   /// The gradients of a step without the update: they are in the parameters' .grad afterwards.
   StepResult gradients(const Batch& batch);

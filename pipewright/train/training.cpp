@@ -36,6 +36,8 @@ void check_strategy(const Strategy& s) {
     refuse(fmt::format("deadline_seconds = {}; use more than 0", s.deadline_seconds));
   if (find_schedule(s.schedule).forward_only)
     refuse(fmt::format("schedule '{}' trains nothing", s.schedule));
+  if (s.vertical_sync && s.schedule != "pipedream")
+    refuse(fmt::format("vertical_sync is of schedule 'pipedream', not of '{}'", s.schedule));
   check_lanes(s);
 }
 
@@ -124,6 +126,8 @@ SharedModel Training::lay_out(Loss loss) {
     layout.first_layer.push_back(layout.first_layer.back() + static_cast<std::size_t>(size));
   layout.devices = stage_devices(model_, outline, strategy_, layout);
   check_precision(strategy_, layout);
+  asynchronous_ = find_schedule(strategy_.schedule).asynchronous;
+  if (asynchronous_) check_asynchronous(outline, layout);
   tensor_names_ = TensorNames(model_, outline);
   check_agreement(grid_, strategy_, model_, outline, sizes_);
   take_own_layers(grid_, layout, &model_);
@@ -136,7 +140,7 @@ Pipeline::Calls Training::calls() {
   const auto reducer = [this](int stage) -> Reducer& {
     return *reducers_[static_cast<std::size_t>(stage)];
   };
-  return {.update = [this](int stage) { return update(stage); },
+  return {.update = [this](int stage, int version) { return update(stage, version); },
           .start_reduce = [reducer](int stage) { reducer(stage).start(); },
           .reduce = [reducer](int stage) { reducer(stage).flush(); }};
 }
@@ -187,12 +191,14 @@ StepInput Training::make_input(const Batch& batch, StepKind kind) const {
 }
 
 StepResult Training::run(const Batch& batch, StepKind kind) {
+  drain();
   const StepInput input = make_input(batch, kind);
   expected_weight_ = input.weight;
   loss_scale_ = input.loss_scale;
   gradient_norm_ = 0;
   std::fill(skips_.begin(), skips_.end(), 0);
   StepResult result;
+  result.step = num_steps_;
   result.micro_batches = static_cast<int>(input.inputs.size());
   result.loss_scale = input.loss_scale;
   result.timeline = {strategy_.schedule, std::string(1, 's'), {}, {}};
@@ -224,7 +230,7 @@ StepResult Training::run(const Batch& batch, StepKind kind) {
 void Training::run_micro_batches(StepKind kind, const StepInput& input, Timeline* timeline) {
   if (!lanes_ || kind == StepKind::kForward) return pipeline_.run(kind, input, timeline);
   lanes_->run(input, timeline);
-  if (kind == StepKind::kUpdate) lanes_->step([this](int stage) { update(stage); });
+  if (kind == StepKind::kUpdate) lanes_->step([this](int stage) { update(stage, -1); });
 }
 
 /// What can be told only when all micro-batches have run.
@@ -276,6 +282,7 @@ void Training::count(StepKind kind) {
 }
 
 void Training::abandon(const std::string& why) {
+  flight_.reset();
   pipeline_.fail(why);
   for (const auto& reducer : reducers_) {
     if (reducer) reducer->abandon();
@@ -327,7 +334,9 @@ void Training::gather_totals(StepKind kind, double started, StepResult* result) 
     own.spans = result->timeline.ranks.front();
     own.memory = result->timeline.memory.front();
     const auto all = pipeline_.sharing().share(grid_.rank, Sharing::Topic::kTotals, pack(own));
-    own = join_reports(all, &result->timeline);
+    std::vector<StepReport> reports;
+    for (const auto& numbers : all) reports.push_back(unpack(numbers));
+    own = join_reports(std::move(reports), &result->timeline);
   }
   result->peak_bytes = std::move(own.rank_peaks);
   result->stage_peak_bytes = std::move(own.stage_peaks);

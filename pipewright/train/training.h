@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "pipewright/train/flight.h"
 #include "pipewright/train/lane_step.h"
 #include "pipewright/train/memory_report.h"
 #include "pipewright/train/pipeline.h"
@@ -29,8 +30,24 @@ class Training {
  public:
   Training(Sequence model, Loss loss, const OptimizerFactory& factory, Strategy strategy);
 
+  ~Training();
+  Training(const Training&) = delete;
+  Training& operator=(const Training&) = delete;
+  Training(Training&&) = delete;
+  Training& operator=(Training&&) = delete;
+
   /// One step of a kind; counts it unless it is kForward.
   StepResult run(const Batch& batch, StepKind kind);
+
+  // Of asynchronous schedules.
+  bool asynchronous() const { return asynchronous_; }
+  /// Hands a mini-batch over; returns the result of an earlier one, or that it is pending.
+  StepResult fly(const Batch& batch, StepKind kind);
+  /// Does what is left of the mini-batches under way. Everything else that touches the model, or
+  /// the run's position, comes after it.
+  void drain();
+  /// The same; and the results that fly() has not returned.
+  std::vector<StepResult> take_results();
 
   void ask_to_stop() { stop_asked_ = true; }
 
@@ -75,8 +92,17 @@ class Training {
   void abandon(const std::string& why);
   void gather_totals(StepKind kind, double started, StepResult* result);
 
+  // Of asynchronous schedules.
+  void check_asynchronous(const Outline& outline, const StageLayout& layout) const;
+  void take_off();
+  void take_piece();
+  StepReport report(RankRunner& rank, const Piece& piece);
+  StepResult result_of(const Piece& piece);
+  double update_delayed(int stage, int version);
+
   // On the threads of the ranks, from STEP.
-  double update(int stage);
+  double update(int stage, int version);
+  void step_optimizer(int stage, std::int64_t number);
   double prepare_update(RankRunner& rank, int number);
   std::vector<std::vector<double>> share(int number, Sharing::Topic topic,
                                          std::vector<double> numbers, double* waited);
@@ -100,6 +126,7 @@ class Training {
   std::vector<int> sizes_;
   TensorNames tensor_names_;
   OptimizerFactory factory_;
+  bool asynchronous_ = false;  // lay_out() finds it
   SharedModel shared_;
   Updater updater_;
   std::unique_ptr<Replicas> replicas_;              // null: this is the only one
@@ -110,6 +137,13 @@ class Training {
   StageRunner* last_stage_ = nullptr;  // null: another process has it
   bool has_norms_ = false;
   std::optional<LaneStep> lanes_;  // that run the micro-batches
+
+  std::unique_ptr<Flight> flight_;   // null: nothing is under way
+  std::deque<StepResult> finished_;  // not yet returned
+  double flight_started_ = 0;        // on the clock of the day
+  double last_end_ = 0;              // of the pieces before, in the time of the flight
+  std::int64_t first_update_ = 0;    // of the flight
+  int flight_depth_ = 0;
 
   std::int64_t num_steps_ = 0;
   std::int64_t num_updates_ = 0;

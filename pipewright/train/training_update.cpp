@@ -14,7 +14,8 @@ using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
-double Training::update(int stage) {
+double Training::update(int stage, int version) {
+  if (version >= 0) return update_delayed(stage, version);
   RankRunner& rank = pipeline_.rank_of(stage);
   const int number = shared_.layout.rank_of(stage);
   double waited = 0;
@@ -23,17 +24,20 @@ double Training::update(int stage) {
     updater_.clear(stage);
     return waited;
   }
-  std::optional<double> rate;
-  if (strategy_.learning_rate) rate = strategy_.learning_rate(num_updates_);
-  updater_.step(stage, rate);
-  if (replicas_ && strategy_.shard_optimizer) {
-    for (int replica = 0; replica < grid_.replicas; ++replica) {
-      const Tensors share = updater_.shard(stage, replica);
-      if (!share.empty()) replicas_->broadcast(share, replica);
-    }
-  }
+  step_optimizer(stage, num_updates_);
   if (stage == rank.stages().back()->stage()) spread_tied(number);
   return waited;
+}
+
+void Training::step_optimizer(int stage, std::int64_t number) {
+  std::optional<double> rate;
+  if (strategy_.learning_rate) rate = strategy_.learning_rate(number);
+  updater_.step(stage, rate);
+  if (!replicas_ || !strategy_.shard_optimizer) return;
+  for (int replica = 0; replica < grid_.replicas; ++replica) {
+    const Tensors share = updater_.shard(stage, replica);
+    if (!share.empty()) replicas_->broadcast(share, replica);
+  }
 }
 
 /// Before a rank's first STEP: the weight of the loss and the uses of tied weights are complete

@@ -5,8 +5,6 @@
 namespace pipewright {
 namespace {
 
-constexpr int kSteps = 5;
-
 Features features_of(const Arguments& a) {
   Features f;
   const std::string& names = a.at("features");
@@ -31,6 +29,7 @@ Strategy strategy_from(const Arguments& a) {
   strategy.scale_loss = a.at("scale_loss") == "1";
   strategy.replicas = std::stoi(a.at("replicas"));
   strategy.shard_optimizer = a.at("shard") == "1";
+  strategy.vertical_sync = a.contains("vertical_sync");
   if (a.contains("device")) strategy.devices = {a.at("device")};
   return strategy;
 }
@@ -42,7 +41,7 @@ TrainResult train_as(const Arguments& a) {
   Trainer trainer(make_model(f), cross_entropy(), a.at("optimizer") == "adam" ? adam() : sgd(),
                   strategy_from(a));
   Tensors losses;
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < std::stoi(a.at("steps")); ++step) {
     const int rows = std::stoi(a.at("rows")) - (step == 2 ? 4 : 0);  // shapes change, and come back
     const StepResult result = trainer.step(make_batch(rows, step, f));
     losses.push_back(torch::tensor({result.loss, result.gradient_norm}, torch::kFloat64));
@@ -88,7 +87,7 @@ TrainResult read_result(const Processes& processes, int rank) {
 Arguments plain_run(const std::string& schedule) {
   return {{"schedule", schedule}, {"micro_batches", "4"}, {"features", ""},    {"recompute", "0"},
           {"clip_norm", "0"},     {"merge_steps", "1"},   {"scale_loss", "0"}, {"optimizer", "sgd"},
-          {"replicas", "1"},      {"shard", "0"},         {"rows", "13"}};
+          {"replicas", "1"},      {"shard", "0"},         {"rows", "13"},      {"steps", "5"}};
 }
 
 }  // namespace pipewright

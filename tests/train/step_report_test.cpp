@@ -36,8 +36,8 @@ TEST(StepReports, AreReadAsTheyWereWritten) {
 
 TEST(StepReports, OfAllRanksAreJoinedOnOneTimeAxis) {
   Timeline timeline{"1f1b", "s", {{}}, {{}}};
-  const StepReport joined = join_reports(
-      {pack(report_of(0, 100.5)), pack(report_of(1, 100)), pack(report_of(2, 101))}, &timeline);
+  const StepReport joined =
+      join_reports({report_of(0, 100.5), report_of(1, 100), report_of(2, 101)}, &timeline);
   EXPECT_EQ(joined.loss_sum, 7.5);
   EXPECT_EQ(joined.weight, 12);
   EXPECT_EQ(joined.stops, 1);
