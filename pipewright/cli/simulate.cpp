@@ -25,6 +25,8 @@ struct Options {
   std::string ranks;
   std::string micro_batches;
   std::string chunks;
+  std::string mini_batches;
+  bool vertical_sync = false;
   std::string forward;
   std::string backward;
   std::string backward_input;
@@ -32,6 +34,7 @@ struct Options {
   bool recompute = false;
   std::string activation_bytes;
   std::string boundary_bytes;
+  std::string weight_bytes;
   std::string link_latency;
   std::string link_time;
   std::string from_csv;
@@ -82,7 +85,9 @@ void check_combinations(const Options& o) {
     refuse_together("--from-csv", {{"--schedule", !o.schedule.empty()},
                                    {"--ranks", !o.ranks.empty()},
                                    {"--micro-batches", !o.micro_batches.empty()},
-                                   {"--chunks", !o.chunks.empty()}});
+                                   {"--chunks", !o.chunks.empty()},
+                                   {"--mini-batches", !o.mini_batches.empty()},
+                                   {"--vertical-sync", o.vertical_sync}});
   } else {
     for (const auto& [name, value] : {std::pair{"--schedule", &o.schedule},
                                       {"--ranks", &o.ranks},
@@ -95,7 +100,8 @@ void check_combinations(const Options& o) {
                                   {"--backward", !o.backward.empty()},
                                   {"--backward-input", halves},
                                   {"--activation-bytes", !o.activation_bytes.empty()},
-                                  {"--boundary-bytes", !o.boundary_bytes.empty()}});
+                                  {"--boundary-bytes", !o.boundary_bytes.empty()},
+                                  {"--weight-bytes", !o.weight_bytes.empty()}});
   }
   if (o.schedule == "all") refuse_together("--schedule all", {{"--csv", !o.output.csv.empty()}});
   if (o.output.json) refuse_together("--json", {{"--text", o.output.text}});
@@ -111,6 +117,7 @@ CostSource parse_costs(const Options& o) {
   if (!o.backward_input.empty()) share.backward = share.backward_input + share.backward_weight;
   share.activation_bytes = parse_size(o.activation_bytes, "--activation-bytes");
   share.boundary_bytes = parse_size(o.boundary_bytes, "--boundary-bytes");
+  share.weight_bytes = parse_size(o.weight_bytes, "--weight-bytes");
   costs.link.latency = parse_time(o.link_latency, "--link-latency", 0);
   costs.link.time = parse_time(o.link_time, "--link-time", 0);
   if (!o.profile.empty()) costs.profile = load_profile(o.profile);
@@ -135,13 +142,15 @@ StepCosts costs_for(const Program& program, const CostSource& source) {
   return costs;
 }
 
-SimulatedSchedule simulate_one(Program program, const Options& options, const CostSource& source) {
+SimulatedSchedule simulate_one(Program program, const ScheduleSpec& spec, const Options& options,
+                               const CostSource& source) {
   if (options.recompute && !program.forward_only) {
     program = lower_recompute(program, RecomputePass::kAll);
   }
   Program lowered = program.is_lowered() ? program : lower_sends(program);
   validate(lowered, BackwardOrder::kAny);  // schedules of ours are in order; see the sweep tests
   SimulatedSchedule result;
+  result.spec = spec;
   const bool draw = !options.output.json || options.output.writes_timelines();
   result.simulation = simulate(lowered, costs_for(lowered, source), {.record_timeline = draw});
   result.simulation.timeline.time_unit = source.profile ? "s" : "";
@@ -156,17 +165,40 @@ ScheduleSpec spec_of(const Options& options, const ScheduleInfo& info) {
   spec.ranks = parse_count(options.ranks, "--ranks");
   spec.micro_batches = parse_count(options.micro_batches, "--micro-batches");
   if (!options.chunks.empty()) spec.chunks = parse_count(options.chunks, "--chunks");
+  if (!options.mini_batches.empty()) {
+    spec.mini_batches = parse_count(options.mini_batches, "--mini-batches");
+  }
+  spec.vertical_sync = options.vertical_sync;
   return spec;
+}
+
+/// Of all schedules: each takes those of the sizes that it can have; the table shows what each one
+/// ran with.
+ScheduleSpec fitting_spec_of(const Options& options, const ScheduleInfo& info) {
+  ScheduleSpec spec = spec_of(options, info);
+  if (spec.chunks != 0) spec.chunks = std::clamp(spec.chunks, info.least_chunks, info.most_chunks);
+  if (!info.asynchronous) spec.mini_batches = 0;
+  if (info.name != "pipedream") spec.vertical_sync = false;
+  return spec;
+}
+
+/// Beside steps of one mini-batch, two are drawn of those that go on, though more were simulated.
+void shorten_picture(SimulatedSchedule* schedule, const Options& options,
+                     const CostSource& source) {
+  Timeline& timeline = schedule->simulation.timeline;
+  if (timeline.ranks.empty()) return;
+  ScheduleSpec spec = schedule->spec;
+  spec.mini_batches = 2 * spec.updates_every;
+  timeline = simulate_one(make_schedule(spec), spec, options, source).simulation.timeline;
 }
 
 std::vector<SimulatedSchedule> simulate_all(const Options& options, const CostSource& source) {
   std::vector<SimulatedSchedule> results;
   for (const ScheduleInfo& info : all_schedules()) {
-    ScheduleSpec spec = spec_of(options, info);
-    // --chunks is for those that can have it; the table shows what each one ran with.
-    if (spec.chunks != 0)
-      spec.chunks = std::clamp(spec.chunks, info.least_chunks, info.most_chunks);
-    results.push_back(simulate_one(make_schedule(spec), options, source));
+    const ScheduleSpec spec = filled_in(fitting_spec_of(options, info));
+    results.push_back(simulate_one(make_schedule(spec), spec, options, source));
+    if (info.asynchronous && options.mini_batches.empty())
+      shorten_picture(&results.back(), options, source);
   }
   return results;
 }
@@ -200,10 +232,15 @@ void run(const Options& options) {
     report_all(simulate_all(options, source), options.output);
     return;
   }
-  Program program = options.from_csv.empty()
-                        ? make_schedule(spec_of(options, find_schedule(options.schedule)))
-                        : load_csv(options.from_csv);
-  report_one(simulate_one(std::move(program), options, source), options.output);
+  if (options.from_csv.empty()) {
+    const ScheduleSpec spec = filled_in(spec_of(options, find_schedule(options.schedule)));
+    report_one(simulate_one(make_schedule(spec), spec, options, source), options.output);
+    return;
+  }
+  Program program = load_csv(options.from_csv);
+  ScheduleSpec spec;
+  spec.micro_batches = program.num_micro_batches;
+  report_one(simulate_one(std::move(program), spec, options, source), options.output);
 }
 
 void add_cost_options(CLI::App* command, Options* o) {
@@ -219,6 +256,8 @@ void add_cost_options(CLI::App* command, Options* o) {
       "What a micro-batch keeps on a rank between forward and backward, e.g. 512MiB");
   command->add_option("--boundary-bytes", o->boundary_bytes,
                       "What it keeps instead until it is recomputed: a stage's input");
+  command->add_option("--weight-bytes", o->weight_bytes,
+                      "Parameters of a rank: asynchronous schedules hold several versions of them");
   command->add_option("--link-latency", o->link_latency, "Time a message travels (default 0)");
   command->add_option("--link-time", o->link_time, "Time a message occupies its link (default 0)");
   command->add_option(
@@ -251,6 +290,11 @@ void add_simulate(CLI::App& program) {
   command->add_option("--chunks", options->chunks,
                       "V: stages a rank (default 2 for zb-v and interleaved-1f1b, else 1); with "
                       "all, for those that can have it");
+  command->add_option("--mini-batches", options->mini_batches,
+                      "Of pipedream and pipedream-2bw: how many, one after the other (default: "
+                      "enough for a steady state)");
+  command->add_flag("--vertical-sync", options->vertical_sync,
+                    "Of pipedream: the version of the weights that rank 0 used on all ranks");
   command->add_option(
       "--from-csv", options->from_csv,
       "A program of torch.distributed.pipelining instead of a schedule: checked, then simulated");
@@ -259,7 +303,8 @@ void add_simulate(CLI::App& program) {
   command->footer(
       "Times are in any one unit: of one rank's whole share of the model for one micro-batch; a "
       "chunk costs its "
-      "part of that. A receive delays the instruction that uses it, not the rank.");
+      "part of that. A receive delays the instruction that uses it, not the rank. Of asynchronous "
+      "schedules, the step time is that of a mini-batch in the steady state.");
   command->callback([options] { run(*options); });
 }
 

@@ -48,9 +48,10 @@ class ChromeWriter {
   void complete(std::size_t process, std::size_t rank, const Span& span) {
     if (!drawable(span)) return;
     event(
-        R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"name":"{}","cat":"{}","args":{{"stage":{},"micro_batch":{}}}}})",
+        R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"name":"{}","cat":"{}","args":{{"stage":{},"micro_batch":{}{}}}}})",
         process, rank, microseconds(span.start - origin_), microseconds(span.duration()),
-        span_label(span), kind_words(span.kind), span.stage, span.micro_batch);
+        span_label(span), kind_words(span.kind), span.stage, span.micro_batch,
+        span.version < 0 ? "" : fmt::format(R"(,"version":{})", span.version));
   }
 
   void counter(std::size_t process, std::size_t rank, const MemoryPoint& point) {

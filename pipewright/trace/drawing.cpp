@@ -79,7 +79,22 @@ std::vector<Kind> kinds_in(std::span<const Timeline> timelines) {
   return kinds;
 }
 
+bool has_versions(const Timeline& timeline) {
+  return std::any_of(timeline.ranks.begin(), timeline.ranks.end(), [](const auto& rank) {
+    return std::any_of(rank.begin(), rank.end(), [](const Span& s) { return s.version >= 0; });
+  });
+}
+
+int shade_of(const Span& span, const std::vector<int>& stages) {
+  return span.version >= 0 ? span.version : chunk_of(span.stage, stages);
+}
+
 std::string span_label(const Span& span) {
+  const std::string label = label_without_version(span);
+  return span.version < 0 ? label : fmt::format("{}@{}", label, span.version);
+}
+
+std::string label_without_version(const Span& span) {
   std::string label(kind_name(span.kind));
   if (span.micro_batch >= 0) label += std::to_string(span.micro_batch);
   return label;
@@ -93,9 +108,10 @@ std::string format_time(double time, std::string_view unit) {
 std::string summary(const Timeline& timeline) {
   const StepTimes times(timeline);
   if (extent(timeline).empty()) return "nothing ran";
-  return fmt::format("step time {}, bubble {:.1f}%",
+  const bool asynchronous = has_versions(timeline);
+  return fmt::format("{} {}, {} {:.1f}%", asynchronous ? "whole time" : "step time",
                      format_time(times.step_time(), timeline.time_unit),
-                     100 * finite(times.bubble_fraction()));
+                     asynchronous ? "idle" : "bubble", 100 * finite(times.bubble_fraction()));
 }
 
 double tick_step(double length, int most) {

@@ -35,17 +35,25 @@ std::vector<int> stages_of(const std::vector<Span>& rank);
 int chunk_of(int stage, const std::vector<int>& stages);
 int num_chunks(const Timeline& timeline);  // the most that any rank has; at least 1
 
+/// True of asynchronous schedules: spans know the version of the weights they used or made.
+bool has_versions(const Timeline& timeline);
+
+/// Which of the shades of its kind a span has: by its version where it has one, else by its chunk.
+int shade_of(const Span& span, const std::vector<int>& stages);
+
 /// The kinds that occur with some length, in the order of kAllKinds.
 std::vector<Kind> kinds_in(std::span<const Timeline> timelines);
 
-/// What a box says: F12, STEP.
+/// What a box says: F12, STEP; with its version F12@3, STEP@4.
 std::string span_label(const Span& span);
+std::string label_without_version(const Span& span);
 
 /// A time of `timeline` for a reader: `33`, or with the unit "s" `3.1 ms`; other units are
 /// appended.
 std::string format_time(double time, std::string_view unit);
 
-/// `step time 33, bubble 27.3%`, or `nothing ran`.
+/// `step time 33, bubble 27.3%`, or `nothing ran`. Of an asynchronous schedule, which is more or
+/// less than a step and may have a warm-up in it, `whole time 81, idle 11.1%`.
 std::string summary(const Timeline& timeline);
 
 /// The least of 1, 2, 5, 10, 20, ... (and of .5, .2, ...) that divides `length` into at most `most`

@@ -62,7 +62,8 @@ std::string parts_json() {
 }
 
 /// A rank as columns, which pack better than an object a span: `kind` is a letter a span, 'a' for
-/// the first of kAllKinds; `chunk` and `wait` are left out where they would be all 0.
+/// the first of kAllKinds; `chunk` and `wait` are left out where they would be all 0, `version`
+/// where it would be all -1.
 void append_rank(std::string& out, const std::vector<Span>& all, double origin) {
   std::vector<Span> rank;
   std::copy_if(all.begin(), all.end(), std::back_inserter(rank), drawable);
@@ -82,6 +83,10 @@ void append_rank(std::string& out, const std::vector<Span>& all, double origin) 
     out += R"(,"chunk":)";
     append_list(out, rank,
                 [&](auto& o, const Span& s) { o += std::to_string(chunk_of(s.stage, stages)); });
+  }
+  if (std::any_of(rank.begin(), rank.end(), [](const Span& s) { return s.version >= 0; })) {
+    out += R"(,"version":)";
+    append_list(out, rank, [](auto& o, const Span& s) { o += std::to_string(s.version); });
   }
   if (std::any_of(rank.begin(), rank.end(), [](const Span& s) { return s.link_wait > 0; })) {
     out += R"(,"wait":)";

@@ -34,8 +34,10 @@ class SvgWriter {
  public:
   SvgWriter(std::span<const Timeline> timelines, const SvgOptions& options)
       : timelines_(timelines), options_(options), longest_(longest(timelines)) {
-    for (const Timeline& timeline : timelines)
+    for (const Timeline& timeline : timelines) {
       most_chunks_ = std::max(most_chunks_, num_chunks(timeline));
+      versions_ = versions_ || has_versions(timeline);
+    }
   }
 
   std::string draw() {
@@ -73,13 +75,14 @@ class SvgWriter {
     return out;
   }
 
-  /// `.F1` colours the boxes of a kind's chunk, `.tF1` their text.
+  /// `.F1` colours the boxes of a kind's shade, `.tF1` their text.
   std::string colour_rules() const {
     std::string out;
     for (const Kind kind : kinds_in(timelines_)) {
-      for (int chunk = 0; chunk < std::min(most_chunks_, kNumShades); ++chunk) {
-        const Rgb fill = kind_colour(kind, chunk);
-        out += fmt::format(".{0}{1}{{fill:{2}}}.t{0}{1}{{fill:{3}}}\n", kind_name(kind), chunk,
+      for (int shade = 0; shade < (versions_ ? kNumShades : std::min(most_chunks_, kNumShades));
+           ++shade) {
+        const Rgb fill = kind_colour(kind, shade);
+        out += fmt::format(".{0}{1}{{fill:{2}}}.t{0}{1}{{fill:{3}}}\n", kind_name(kind), shade,
                            hex(fill), hex(text_colour(fill)));
       }
     }
@@ -108,14 +111,15 @@ class SvgWriter {
       if (!drawable(span) || span.duration() <= 0) continue;
       const double left = x_of(span.start - all.start);
       const double width = x_of(span.end - all.start) - left;
-      draw_box(span, chunk_of(span.stage, stages) % kNumShades, left, width, y);
+      draw_box(span, shade_of(span, stages) % kNumShades, left, width, y);
     }
   }
 
   /// The label, or the kind alone, or nothing, as there is room.
   std::string box_label(const Span& span, double width) const {
     if (options_.lane_height < 12) return "";
-    for (const std::string& label : {span_label(span), std::string(kind_name(span.kind))}) {
+    for (const std::string& label :
+         {span_label(span), label_without_version(span), std::string(kind_name(span.kind))}) {
       if (kLetter * static_cast<double>(label.size()) + 3 <= width) return label;
     }
     return "";
@@ -149,6 +153,7 @@ class SvgWriter {
     for (const Kind kind : kinds_in(timelines_))
       legend_entry(x, y, fmt::format("{}0", kind_name(kind)), kind_words(kind));
     legend_entry(x, y, "lane", "idle");
+    if (versions_) legend_entry(x, y, "", "shades: versions of the weights");
     if (most_chunks_ > 1) legend_entry(x, y, "", "lighter: a rank's later stages");
     return y + kLegend;
   }
@@ -172,6 +177,7 @@ class SvgWriter {
   SvgOptions options_;
   double longest_ = 0;
   int most_chunks_ = 1;
+  bool versions_ = false;
   std::string body_;
 };
 

@@ -31,9 +31,9 @@ char letter(Kind kind) {
   return kLetters[static_cast<std::size_t>(kind)];
 }
 
-char letter(Kind kind, int chunk) {
+char letter(Kind kind, int shade) {
   const char upper = letter(kind);
-  return chunk % 2 == 0 ? upper : static_cast<char>(std::tolower(upper));
+  return shade % 2 == 0 ? upper : static_cast<char>(std::tolower(upper));
 }
 
 /// The greatest common divisor of `a` and `b`, taking what is below `tolerance` for 0.
@@ -65,10 +65,15 @@ std::optional<int> count_units(const Timeline& timeline, const Extent& extent, i
 
 std::size_t longest_label(const Timeline& timeline) {
   int most = 0;
+  int version = -1;
   for (const auto& rank : timeline.ranks) {
-    for (const Span& span : rank) most = std::max(most, span.micro_batch);
+    for (const Span& span : rank) {
+      most = std::max(most, span.micro_batch);
+      version = std::max(version, span.version);
+    }
   }
-  return 1 + std::to_string(most).size();
+  const std::size_t behind = version < 0 ? 0 : 1 + std::to_string(version).size();
+  return 1 + std::to_string(most).size() + behind;
 }
 
 Scale make_scale(const Timeline& timeline, int columns) {
@@ -126,18 +131,21 @@ std::vector<int> columns_of(const std::vector<Span>& rank, const Scale& scale) {
   return spans;
 }
 
-std::string on_colour(const std::string& text, Kind kind, int chunk) {
-  const Rgb fill = kind_colour(kind, chunk);
+std::string on_colour(const std::string& text, Kind kind, int shade) {
+  const Rgb fill = kind_colour(kind, shade);
   return fmt::format("\x1b[48;5;{}m\x1b[38;5;{}m{}\x1b[0m", terminal_colour(fill),
                      terminal_colour(text_colour(fill)), text);
 }
 
-std::string draw_box(const Span& span, int chunk, std::size_t width, bool colour) {
-  std::string label(1, letter(span.kind, chunk));
-  if (span.micro_batch >= 0) label += std::to_string(span.micro_batch);
-  if (label.size() > width) label.resize(1);
+/// `F3@1`, `F3` or `F`, as there is room.
+std::string draw_box(const Span& span, int shade, std::size_t width, bool colour) {
+  std::string label(1, letter(span.kind, shade));
+  const std::string number = span.micro_batch < 0 ? "" : std::to_string(span.micro_batch);
+  const std::string version = span.version < 0 ? "" : fmt::format("@{}", span.version);
+  if (label.size() + number.size() <= width) label += number;
+  if (label.size() + version.size() <= width && label.size() > number.size()) label += version;
   label.resize(width, colour ? ' ' : '-');
-  return colour ? on_colour(label, span.kind, chunk) : label;
+  return colour ? on_colour(label, span.kind, shade) : label;
 }
 
 std::string draw_idle(std::size_t width, bool colour) {
@@ -156,7 +164,7 @@ std::string draw_rank(const std::vector<Span>& rank, const Scale& scale, bool co
       out += draw_idle(width, colour);
     } else {
       const Span& span = rank[static_cast<std::size_t>(*at)];
-      out += draw_box(span, chunk_of(span.stage, stages), width, colour);
+      out += draw_box(span, shade_of(span, stages), width, colour);
     }
     at = end;
   }
@@ -195,6 +203,10 @@ std::string draw_legend(const Timeline& timeline, const TextOptions& options) {
   }
   add(draw_idle(1, options.colour), "idle");
   const int chunks = num_chunks(timeline);
+  if (has_versions(timeline)) {
+    out += options.colour ? "\nshades take turns over versions of the weights"
+                          : "\nupper and lower case take turns over versions of the weights";
+  }
   if (chunks == 2) out += "\nupper case: a rank's first stage, lower case: its second";
   if (chunks > 2) {
     out += fmt::format("\nupper and lower case take turns over a rank's {} stages", chunks);

@@ -197,6 +197,26 @@ class TimelinePage(unittest.TestCase):
         page.pointer(5, 5).perform()
         page.until(lambda: page.tip() is None, "the tooltip stayed")
 
+    def test_versions_of_the_weights_are_in_shade_label_and_hover(self):
+        boxes = [(index, box) for index, box in enumerate(page.expected["boxes"]) if box["version"]]
+        self.assertGreater(len(boxes), 10)
+        self.assertGreater(len({box["colour"] for _, box in boxes if box["kind"] == "forward"}), 2)
+        for index, expected in boxes[::3]:
+            self.assertTrue(expected["label"].endswith("@" + expected["version"]))
+            page.hover(page.box(index))
+            page.until(lambda: (page.tip() or {}).get("what") == expected["label"] + expected["kind"],
+                       f"no tooltip for {expected}")
+            makes = expected["micro_batch"] < 0
+            self.assertEqual(page.tip()["makes version" if makes else "version of the weights"],
+                             expected["version"])
+        page.shoot("versions")
+        legend = page.run("return document.getElementById('legend').textContent")
+        self.assertIn("versions of the weights take turns:@0@1@2@3", legend)
+        heads = page.run("return Array.from(document.querySelectorAll('section'), each => each.textContent)")
+        self.assertIn("whole time", heads[-1])
+        self.assertNotIn("step time", heads[-1])
+        self.assertNotIn("whole time", heads[0])
+
     def test_hover_over_memory_and_idle_time(self):
         box = page.box(0)
         page.pointer(box["x"] + box["width"] * 1.5, box["y"] + box["height"] + 10).perform()

@@ -89,5 +89,20 @@ TEST(ChromeTrace, WritesOnlyFiniteNumbers) {
   }
 }
 
+TEST(ChromeTrace, SaysTheVersionOfTheWeights) {
+  std::vector<std::string> names;
+  std::vector<int> versions;
+  for (const json& event : events_of({asynchronous_timeline(2)})) {
+    if (event["ph"] != "X" || event["tid"] != 0) continue;
+    names.push_back(event["name"]);
+    versions.push_back(event["args"]["version"]);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"F0@0", "F1@0", "B0@0", "STEP@1", "B1@0", "STEP@2"}));
+  EXPECT_EQ(versions, (std::vector<int>{0, 0, 0, 1, 0, 2}));
+  for (const json& event : events_of({gpipe_timeline(1, 1)})) {
+    EXPECT_FALSE(event["args"].contains("version"));
+  }
+}
+
 }  // namespace
 }  // namespace pipewright

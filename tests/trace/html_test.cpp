@@ -115,5 +115,11 @@ TEST(Html, PacksSpansIntoFewBytes) {
   EXPECT_LT(to_html(std::vector{many}, "").size(), 40 * num_spans(many));
 }
 
+TEST(Html, HoldsVersionsWhereThereAreAny) {
+  const json data = data_of({asynchronous_timeline(2), gpipe_timeline(1, 1)});
+  EXPECT_EQ(data["timelines"][0]["ranks"][0]["version"], json({0, 0, 0, 1, 0, 2}));
+  EXPECT_FALSE(data["timelines"][1]["ranks"][0].contains("version"));
+}
+
 }  // namespace
 }  // namespace pipewright

@@ -29,7 +29,7 @@ std::vector<Timeline> sample_timelines() {
   odd.ranks[0].front().kind = Kind::kRecompute;
   Timeline empty;
   empty.name = "empty";
-  return {gpipe_timeline(4, 8), chunked_timeline(4, 4), odd, empty};
+  return {gpipe_timeline(4, 8), chunked_timeline(4, 4), odd, empty, asynchronous_timeline(4)};
 }
 
 nlohmann::json expected_box(const Timeline& timeline, std::size_t rank, std::size_t index) {
@@ -38,17 +38,18 @@ nlohmann::json expected_box(const Timeline& timeline, std::size_t rank, std::siz
   const double origin = extent(timeline).start;
   const double free_since = index > 0 ? spans[index - 1].end : origin;
   const auto time = [&](double value) { return format_time(value, timeline.time_unit); };
-  nlohmann::json box = {
-      {"rank", rank},
-      {"label", span_label(span)},
-      {"kind", kind_words(span.kind)},
-      {"stage", span.stage},
-      {"micro_batch", span.micro_batch},
-      {"start", time(span.start - origin)},
-      {"duration", time(span.duration())},
-      {"idle_before", time(span.start - free_since)},
-      {"link_wait", nullptr},
-      {"colour", hex(kind_colour(span.kind, chunk_of(span.stage, stages_of(spans))))}};
+  nlohmann::json box = {{"rank", rank},
+                        {"label", span_label(span)},
+                        {"kind", kind_words(span.kind)},
+                        {"stage", span.stage},
+                        {"micro_batch", span.micro_batch},
+                        {"start", time(span.start - origin)},
+                        {"duration", time(span.duration())},
+                        {"idle_before", time(span.start - free_since)},
+                        {"link_wait", nullptr},
+                        {"version", nullptr},
+                        {"colour", hex(kind_colour(span.kind, shade_of(span, stages_of(spans))))}};
+  if (span.version >= 0) box["version"] = std::to_string(span.version);
   if (span.link_wait > 0) box["link_wait"] = time(span.link_wait);
   return box;
 }

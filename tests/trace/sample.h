@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <utility>
@@ -78,6 +79,33 @@ inline Timeline chunked_timeline(int ranks, int micro_batches) {
     add(Kind::kReduce, -1, rank, 1);
     add(Kind::kStep, -1, rank, 0.5);
     timeline.ranks.push_back(std::move(spans));
+  }
+  return timeline;
+}
+
+/// 1f1b that goes on: an update after each backward, later ranks with newer versions.
+///
+///     rank 0 |F0 F1 .. B0 F2 B1 F3 B2 ...
+///     rank 1 |.. F0 B0 F1 B1 F2 B2 ...
+inline Timeline asynchronous_timeline(int micro_batches) {
+  Timeline timeline;
+  timeline.name = "pipedream";
+  timeline.ranks.resize(2);
+  for (int rank = 0; rank < 2; ++rank) {
+    auto& spans = timeline.ranks[static_cast<std::size_t>(rank)];
+    const auto add = [&](Kind kind, int m, double start, double end, int version) {
+      spans.push_back(make_span(kind, m, start, end, rank));
+      spans.back().version = version;
+    };
+    if (rank == 0) add(Kind::kForward, 0, 0, 1, 0);
+    for (int m = 0; m < micro_batches; ++m) {
+      const double start = 4 * m + (rank == 0 ? 2.5 : 1);
+      if (rank == 0 && m + 1 < micro_batches) add(Kind::kForward, m + 1, start, start + 1, m);
+      if (rank == 1) add(Kind::kForward, m, start, start + 1, m);
+      const double back = start + 1.25;
+      add(Kind::kBackward, m, back, back + 2, rank == 1 ? m : std::max(0, m - 1));
+      add(Kind::kStep, -1, back + 2, back + 2.5, m + 1);
+    }
   }
   return timeline;
 }

@@ -60,5 +60,15 @@ TEST(Svg, LeavesOutSpansWithoutLength) {
   EXPECT_THAT(to_svg(std::vector{timeline}), Not(HasSubstr("SEND_F")));
 }
 
+TEST(Svg, ShadesAndLabelsVersionsOfTheWeights) {
+  const std::string picture = to_svg(std::vector{asynchronous_timeline(3)});
+  EXPECT_THAT(picture, HasSubstr(">B2@2<"));
+  EXPECT_THAT(picture, HasSubstr("class=\"B2\""));
+  EXPECT_THAT(picture, HasSubstr(".B2{fill:" + hex(kind_colour(Kind::kBackward, 2))));
+  EXPECT_THAT(picture, HasSubstr("shades: versions of the weights"));
+  EXPECT_THAT(picture, HasSubstr("whole time"));
+  EXPECT_THAT(to_svg(std::vector{gpipe_timeline(2, 2)}), Not(HasSubstr("versions")));
+}
+
 }  // namespace
 }  // namespace pipewright

@@ -155,5 +155,19 @@ TEST(TextTimeline, SurvivesOddNumbers) {
   EXPECT_THAT(draw_text(tiny), HasSubstr("nothing ran"));
 }
 
+TEST(TextTimeline, SaysTheVersionOfTheWeightsWhereThereIsRoom) {
+  const Timeline timeline = asynchronous_timeline(2);
+  const std::string wide = draw_text(timeline, {.width = 200});
+  EXPECT_THAT(wide, HasSubstr("pipedream: whole time 10.25, idle"));
+  EXPECT_THAT(wide, HasSubstr("B0@0-"));
+  EXPECT_THAT(wide, HasSubstr("b1@1-"));  // on rank 1: an odd version in lower case
+  EXPECT_THAT(wide, HasSubstr("upper and lower case take turns over versions of the weights"));
+  const std::string narrow = draw_text(timeline, {.width = 20});
+  EXPECT_THAT(narrow, Not(HasSubstr("@")));
+  EXPECT_THAT(draw_text(timeline, {.width = 200, .colour = true}),
+              HasSubstr("shades take turns over versions of the weights"));
+  EXPECT_THAT(draw_text(gpipe_timeline(2, 2)), Not(HasSubstr("versions")));
+}
+
 }  // namespace
 }  // namespace pipewright
