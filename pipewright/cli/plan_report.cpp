@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "pipewright/base/error.h"
 #include "pipewright/base/file.h"
@@ -34,6 +35,7 @@ void print_json(const PlanSearch& found, std::size_t top) {
     plan["samples_per_second"] = found.plans[i].samples_per_second();
     plan["bubble_fraction"] = found.plans[i].bubble_fraction;
     plan["peak_bytes"] = found.plans[i].peak_bytes;
+    plan["delay"] = found.plans[i].delay;
     plans.push_back(std::move(plan));
   }
   auto rejected = nlohmann::ordered_json::array();
@@ -54,22 +56,39 @@ std::string peaks_text(const Plan& plan) {
   return fmt::format("{}", fmt::join(peaks, ", "));
 }
 
+bool any_delay(std::span<const Plan> plans) {
+  return std::any_of(plans.begin(), plans.end(), [](const Plan& plan) { return plan.delay > 0; });
+}
+
+void print_delay_words(std::span<const Plan> plans) {
+  if (!any_delay(plans)) return;
+  fmt::print(
+      "\nPlans with a delay go on from one mini-batch to the next: a gradient changes weights that "
+      "so many updates have\nchanged since it was made, and training is not that of the others. "
+      "Their step is a mini-batch in the steady state,\ntheir peaks have the versions of the "
+      "weights "
+      "in them that they keep.\n");
+}
+
 void print_plans(const PlanSearch& found, std::size_t top) {
   if (found.plans.empty()) return;
   const std::size_t shown = std::min(top, found.plans.size());
   std::size_t width = std::string_view("peak by rank").size();
   for (std::size_t i = 0; i < shown; ++i)
     width = std::max(width, peaks_text(found.plans[i]).size());
-  fmt::print("{:<17}{:>7}{:>14}{:>6}{:>11}{:>11}{:>8}  {:<{}}  {}\n", "schedule", "chunks",
-             "micro-batches", "size", "recompute", "step", "bubble", "peak by rank", width,
-             "layers by stage");
+  const bool delays = any_delay({found.plans.data(), shown});
+  fmt::print("{:<17}{:>7}{:>14}{:>6}{:>11}{:>11}{:>8}{}  {:<{}}  {}\n", "schedule", "chunks",
+             "micro-batches", "size", "recompute", "step", "bubble",
+             delays ? fmt::format("{:>7}", "delay") : "", "peak by rank", width, "layers by stage");
   for (std::size_t i = 0; i < shown; ++i) {
     const Plan& plan = found.plans[i];
-    fmt::print("{:<17}{:>7}{:>14}{:>6}{:>11}{:>11}{:>7.1f}%  {:<{}}  {}\n", plan.schedule,
+    fmt::print("{:<17}{:>7}{:>14}{:>6}{:>11}{:>11}{:>7.1f}%{}  {:<{}}  {}\n", plan.schedule,
                plan.chunks, plan.micro_batches, plan.micro_batch_size, plan.recompute(),
-               format_seconds(plan.step_seconds), 100 * plan.bubble_fraction, peaks_text(plan),
-               width, fmt::join(plan.sizes, " "));
+               format_seconds(plan.step_seconds), 100 * plan.bubble_fraction,
+               delays ? fmt::format("{:>7}", plan.delay) : "", peaks_text(plan), width,
+               fmt::join(plan.sizes, " "));
   }
+  print_delay_words({found.plans.data(), shown});
   fmt::print("\nThe best of {} that fit: {} samples/s.\n", found.plans.size(),
              format_number(found.plans[0].samples_per_second()));
 }
@@ -116,8 +135,12 @@ void add_plan_options(CLI::App* command, PlanOptions* options) {
   command->add_option("--link-latency", options->link_latency,
                       "Seconds a message travels (default 0)");
   command->add_option("--schedule", options->schedules,
-                      "Choose among these alone (default: all; for one rank 1f1b, which is plain "
-                      "accumulation there)");
+                      "Choose among these alone (default: all but asynchronous ones; for one rank "
+                      "1f1b, which is plain accumulation there)");
+  command->add_flag(
+      "--asynchronous", options->asynchronous,
+      "Among them pipedream and pipedream-2bw, which go on from one mini-batch to the "
+      "next: no bubble, but updates come late");
   command->add_flag("--offload", options->offload,
                     "What recompute keeps may go to the host's memory where that is faster, at the "
                     "profile's host_bandwidth");
@@ -127,10 +150,11 @@ void add_plan_options(CLI::App* command, PlanOptions* options) {
   command->add_option("--save-profiles", options->save_profiles,
                       "Write what was measured of a config's model into this folder, a file a "
                       "micro-batch size");
-  command->add_flag("--json", options->json,
-                    "Print one JSON object: fitting, plans [{schedule, ranks, chunks, "
-                    "micro_batches, micro_batch_size, sizes, recompute, step_seconds, "
-                    "samples_per_second, bubble_fraction, peak_bytes}], rejected [{..., reason}]");
+  command->add_flag(
+      "--json", options->json,
+      "Print one JSON object: fitting, plans [{schedule, ranks, chunks, "
+      "micro_batches, micro_batch_size, sizes, recompute, step_seconds, "
+      "samples_per_second, bubble_fraction, peak_bytes, delay}], rejected [{..., reason}]");
 }
 
 PlanRequest plan_request(const PlanOptions& options, std::int64_t ranks,
@@ -155,6 +179,7 @@ PlanRequest plan_request(const PlanOptions& options, std::int64_t ranks,
     request.link_latency = parse_non_negative(options.link_latency, "--link-latency");
   request.schedules = options.schedules;
   request.offload = options.offload;
+  request.asynchronous = options.asynchronous;
   return request;
 }
 

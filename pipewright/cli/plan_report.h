@@ -23,6 +23,7 @@ struct PlanOptions {
   std::string output;
   std::string save_profiles;
   bool offload = false;
+  bool asynchronous = false;
   bool json = false;
 };
 

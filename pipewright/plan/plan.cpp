@@ -97,7 +97,7 @@ Plan parse_plan(std::string_view json, std::string_view where) {
   object.refuse_unknown({"format", "version", "model", "schedule", "ranks", "chunks",
                          "global_batch", "micro_batches", "micro_batch_size", "sizes", "recompute",
                          "memory_bytes", "operations", "offload", "step_seconds", "bubble_fraction",
-                         "peak_bytes"});
+                         "peak_bytes", "delay"});
   if (object.string("format") != kFormat)
     throw InvalidArgument(where, fmt::format("this is no plan: format is not '{}'", kFormat));
   if (const auto version = object.integer("version", 0, INT32_MAX); version != kVersion) {
@@ -135,6 +135,7 @@ Plan parse_plan(std::string_view json, std::string_view where) {
   plan.step_seconds = object.non_negative_or("step_seconds", 0);
   plan.bubble_fraction = object.non_negative_or("bubble_fraction", 0);
   if (object.has("peak_bytes")) plan.peak_bytes = object.integers("peak_bytes", 0, kMost);
+  plan.delay = static_cast<int>(object.integer_or("delay", 0, kMostCount, 0));
   if (const auto said = object.string_or("recompute", plan.recompute()); said != plan.recompute())
     throw InvalidArgument(where, fmt::format("recompute is '{}', but the operations are of '{}'",
                                              said, plan.recompute()));
@@ -172,6 +173,7 @@ std::string to_json(const Plan& plan) {
   root["step_seconds"] = plan.step_seconds;
   root["bubble_fraction"] = plan.bubble_fraction;
   root["peak_bytes"] = plan.peak_bytes;
+  if (plan.delay > 0) root["delay"] = plan.delay;
   return root.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 

@@ -28,6 +28,7 @@ struct Plan {
   double step_seconds = 0;
   double bubble_fraction = 0;
   std::vector<std::int64_t> peak_bytes;  // by rank
+  int delay = 0;  // updates that a gradient comes late, the most; 0: of a synchronous schedule
 
   std::string recompute() const { return operations.empty() ? "none" : "budget"; }
   bool offloads() const { return std::count(offload.begin(), offload.end(), 1) > 0; }
@@ -37,7 +38,8 @@ struct Plan {
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
-/// The plan's Program: lowered, with R where something is run again and with the update.
+/// The plan's Program: lowered, with R where something is run again and with the update. Of an
+/// asynchronous schedule several mini-batches, see make_schedule().
 Program plan_program(const Plan& plan);
 
 /// The file's text. Throws InvalidArgument(`where`) naming the member.

@@ -46,8 +46,10 @@ void predict_with(const Profile& profile, const Program& program, double bandwid
                   Plan* plan) {
   const Simulation sim = simulate(program, step_costs(profile, *plan, program, bandwidth, latency),
                                   {.record_timeline = false});
-  plan->step_seconds = sim.step_time();
-  plan->bubble_fraction = sim.times.bubble_fraction();
+  const auto& going_on = sim.asynchronous;
+  plan->step_seconds = going_on ? going_on->mini_batch_time(plan->micro_batches) : sim.step_time();
+  plan->bubble_fraction = (going_on ? going_on->steady : sim.times).bubble_fraction();
+  plan->delay = going_on ? *std::max_element(going_on->delay.begin(), going_on->delay.end()) : 0;
   plan->peak_bytes.clear();
   for (const double bytes : sim.peak_bytes)
     plan->peak_bytes.push_back(static_cast<std::int64_t>(std::ceil(bytes)));
@@ -106,7 +108,7 @@ class SplitSearch {
 
  private:
   int stages() const { return base_.ranks * base_.chunks; }
-  std::int64_t work() const { return 3 * std::int64_t{stages()} * base_.micro_batches; }
+  std::int64_t work() const { return 3 * std::int64_t{stages()} * program_.num_micro_batches; }
 
   bool few_splits() const {
     const int cuts = stages() - 1;
@@ -252,12 +254,22 @@ std::vector<ScheduleSpec> shapes(const PlanRequest& request) {
 }
 
 std::string reason(const Outcome& outcome, std::int64_t memory) {
+  const bool going_on = find_schedule(outcome.plan.schedule).asynchronous;
+  const std::string_view versions = going_on ? " in all their versions" : "";
   const auto bytes = [](std::int64_t count) { return format_bytes(static_cast<double>(count)); };
   return fmt::format(
-      "rank {} would need at least {} of the {}: {} for parameters, gradients and optimizer, the "
+      "rank {} would need at least {} of the {}: {} for parameters{}, gradients and optimizer, the "
       "rest for stage {} at its most sparing",
       outcome.missing.rank, bytes(outcome.missing.least_bytes), bytes(memory),
-      bytes(outcome.missing.static_bytes), outcome.missing.stage);
+      bytes(outcome.missing.static_bytes), versions, outcome.missing.stage);
+}
+
+/// Why a schedule cannot run so few micro-batches; empty: it can.
+std::string reason_of_count(const ScheduleSpec& shape, int micro_batches) {
+  if (shape.name != "pipedream-2bw" || micro_batches >= shape.ranks) return "";
+  return fmt::format(
+      "{} ranks need at least {} micro-batches between updates, and a mini-batch would have {}",
+      shape.ranks, shape.ranks, micro_batches);
 }
 
 }  // namespace
@@ -294,11 +306,16 @@ PlanSearch search_plans(std::span<const Profile> profiles, const PlanRequest& re
     for (const ScheduleSpec& shape : tried) {
       base.schedule = shape.name;
       base.chunks = shape.chunks;
+      if (const std::string why = reason_of_count(shape, count); !why.empty()) {
+        result.rejected.push_back({base, why});
+        continue;
+      }
       Outcome outcome = SplitSearch(profile, request, &planner, base).best();
       if (outcome.excess() == 0) {
         result.plans.push_back(std::move(outcome.plan));
       } else {
-        result.rejected.push_back({std::move(outcome.plan), reason(outcome, request.memory_bytes)});
+        const std::string why = reason(outcome, request.memory_bytes);
+        result.rejected.push_back({std::move(outcome.plan), why});
       }
     }
   }

@@ -39,6 +39,10 @@ struct PlanSearch {
 /// simulated step shortest. All splits are tried where they are few; else those one layer away from
 /// the best so far, again and again, starting from the lightest bottleneck in time and in bytes.
 ///
+/// Of asynchronous schedules a step is a mini-batch in the steady state, and the memory has all
+/// versions of the weights in it. They are tried only where the request names or allows them: their
+/// gradients come late (Plan::delay), which no plan should bring about unasked.
+///
 /// `profiles`: of one model, for one or several sizes of micro-batch: see scale_profile().
 PlanSearch search_plans(std::span<const Profile> profiles, const PlanRequest& request);
 

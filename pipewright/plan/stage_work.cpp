@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "pipewright/sim/held_versions.h"
+
 namespace pipewright {
 namespace {
 
@@ -30,6 +32,10 @@ std::int64_t static_bytes(const Profile& profile, LayerRange layers) {
   return sum(
       profile, layers,
       {&LayerCost::parameter_bytes, &LayerCost::gradient_bytes, &LayerCost::optimizer_bytes});
+}
+
+std::int64_t weight_bytes(const Profile& profile, LayerRange layers) {
+  return sum(profile, layers, {&LayerCost::parameter_bytes});
 }
 
 std::int64_t input_bytes(const Profile& profile, LayerRange layers) {
@@ -96,11 +102,25 @@ int early_inputs(const Program& program, int stage) {
 
 namespace {
 
+/// Losses that wait to be told: all of a step; of an asynchronous schedule, of an update and what
+/// is under way.
+int lying_losses(const Program& program) {
+  if (!program.is_asynchronous()) return program.num_micro_batches;
+  const auto& last = program.ranks[static_cast<std::size_t>(program.placement.back())];
+  int backwards = 0;
+  int most = 0;
+  for (const Instruction i : last) {
+    if (i.kind() == Kind::kBackward) most = std::max(most, ++backwards);
+    if (i.kind() == Kind::kStep) backwards = 0;
+  }
+  return most + program.num_ranks();
+}
+
 /// What lies at a stage beside the micro-batches it works on: inputs that came early, and losses.
 std::int64_t lying_bytes(const Profile& profile, LayerRange layers, const Program& program,
                          int stage) {
   std::int64_t bytes = early_inputs(program, stage) * input_bytes(profile, layers);
-  if (layers.last == profile.layers.size()) bytes += program.num_micro_batches * profile.loss_bytes;
+  if (layers.last == profile.layers.size()) bytes += lying_losses(program) * profile.loss_bytes;
   return bytes;
 }
 
@@ -133,6 +153,7 @@ StageCost stage_cost(const Profile& profile, LayerRange layers, const Program& p
   cost.weight_half_bytes = static_cast<double>(half_bytes(profile, layers));
   cost.static_bytes = static_cast<double>(static_bytes(profile, layers) +
                                           lying_bytes(profile, layers, program, stage));
+  cost.weight_bytes = static_cast<double>(weight_bytes(profile, layers));
   cost.forward_temp_bytes = static_cast<double>(work.forward.peak_bytes - work.forward.held_bytes);
   cost.recompute_temp_bytes = static_cast<double>(work.recompute.peak_bytes) - held;
   if (layers.last < profile.layers.size()) {  // the gradient of another micro-batch may be there
@@ -159,8 +180,12 @@ BudgetPlan BudgetPlanner::plan(const std::vector<int>& sizes, const Program& pro
                                std::int64_t memory_bytes) {
   const std::vector<LayerRange> ranges = layer_ranges(sizes);
   std::vector<std::int64_t> fixed(program.ranks.size());
-  for (std::size_t s = 0; s < ranges.size(); ++s)
-    fixed[static_cast<std::size_t>(program.placement[s])] += static_bytes(profile_, ranges[s]);
+  const std::vector<int> versions = most_versions(program);
+  for (std::size_t s = 0; s < ranges.size(); ++s) {
+    const auto rank = static_cast<std::size_t>(program.placement[s]);
+    fixed[rank] += static_bytes(profile_, ranges[s]) +
+                   (versions[rank] - 1) * weight_bytes(profile_, ranges[s]);
+  }
   const auto chunks = static_cast<std::int64_t>(std::max(program.num_chunks(), 1));
   BudgetPlan result;
   for (std::size_t s = 0; s < ranges.size(); ++s) {

@@ -43,7 +43,7 @@ struct BudgetPlan {
   std::vector<char> offload;                       // by stage; empty: none
   int rank = 0;                                    // that one
   int stage = 0;
-  std::int64_t static_bytes = 0;  // of its parameters, gradients and optimizer
+  std::int64_t static_bytes = 0;  // of its parameters (all versions), gradients and optimizer
   std::int64_t least_bytes = 0;   // that it would do with
 
   bool feasible() const { return !operations.empty(); }

@@ -51,4 +51,14 @@ int HeldVersions::take(std::size_t rank, std::size_t step) {
   return own.held - before;
 }
 
+std::vector<int> most_versions(const Program& program) {
+  HeldVersions held(program);
+  std::vector<int> most;
+  for (std::size_t rank = 0; rank < program.ranks.size(); ++rank) {
+    for (std::size_t step = 0; step < program.ranks[rank].size(); ++step) held.take(rank, step);
+    most.push_back(held.most_held(rank));
+  }
+  return most;
+}
+
 }  // namespace pipewright

@@ -43,4 +43,7 @@ class HeldVersions {
   std::vector<Rank> ranks_;
 };
 
+/// By rank: the most versions that it holds at a time while it runs the Program.
+std::vector<int> most_versions(const Program& program);
+
 }  // namespace pipewright

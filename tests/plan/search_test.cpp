@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <set>
 
 #include "pipewright/cost/scale.h"
 #include "pipewright/plan/stage_work.h"
@@ -237,6 +238,78 @@ TEST(PlanFile, NamesWhatIsWrong) {
               HasSubstr("offload names stage 2"));
   EXPECT_THAT(with("\"ranks\": 2", "\"ranks\": 3"), HasSubstr("sizes are of 2 stages"));
   EXPECT_THAT(with("\"ranks\": 2", "\"rank\": 2"), HasSubstr("plan.rank is no member"));
+}
+
+TEST(AsynchronousPlans, AreTriedOnlyWhenAsked) {
+  const Profile profile = random_profile(6, 5);
+  PlanRequest request;
+  request.ranks = 3;
+  request.global_batch = 6;
+  for (const Plan& plan : search_plans(std::span(&profile, 1), request).plans) {
+    EXPECT_FALSE(find_schedule(plan.schedule).asynchronous);
+    EXPECT_EQ(plan.delay, 0);
+  }
+  request.asynchronous = true;
+  const PlanSearch found = search_plans(std::span(&profile, 1), request);
+  std::set<std::string> names;
+  for (const Plan& plan : found.plans) names.insert(plan.schedule);
+  EXPECT_TRUE(names.contains("pipedream") && names.contains("pipedream-2bw"));
+  EXPECT_TRUE(names.contains("1f1b"));
+  EXPECT_TRUE(find_schedule(found.plans[0].schedule).asynchronous);  // no bubble
+  EXPECT_GE(found.plans[0].delay, 1);
+  EXPECT_EQ(parse_plan(to_json(found.plans[0]), "test"), found.plans[0]);
+}
+
+/// In the steady state the heaviest rank sets the pace: of no split is it lighter than of this one.
+TEST(AsynchronousPlans, AreAsFastAsTheLightestBottleneck) {
+  for (unsigned seed = 0; seed < 6; ++seed) {
+    Profile profile = random_profile(6, seed);
+    for (LayerCost& layer : profile.layers) layer.step_seconds = 0;
+    PlanRequest request;
+    request.ranks = 2;
+    request.global_batch = 4;
+    request.schedules = {"pipedream"};
+    double lightest = std::numeric_limits<double>::infinity();
+    std::vector<int> sizes;
+    splits(6, 2, &sizes, [&](const auto& split) {
+      double heaviest = 0;
+      for (const LayerRange& range : layer_ranges(split)) {
+        double work = 0;
+        for (std::size_t i = range.first; i < range.last; ++i)
+          work += profile.layers[i].forward_seconds + profile.layers[i].backward_seconds;
+        heaviest = std::max(heaviest, work);
+      }
+      lightest = std::min(lightest, heaviest);
+    });
+    const PlanSearch found = search_plans(std::span(&profile, 1), request);
+    EXPECT_NEAR(found.plans[0].step_seconds, 4 * lightest, 1e-9) << "seed " << seed;
+  }
+}
+
+TEST(AsynchronousPlans, CountTheVersionsInTheMemory) {
+  Profile profile = random_profile(4, 1);
+  for (LayerCost& layer : profile.layers) layer.parameter_bytes = 10000;
+  PlanRequest request;
+  request.ranks = 4;
+  request.global_batch = 1;
+  request.most_micro_batches = 1;
+  request.schedules = {"1f1b", "pipedream"};
+  const PlanSearch found = search_plans(std::span(&profile, 1), request);
+  ASSERT_EQ(found.plans.size(), 2U);
+  const bool first = found.plans[0].schedule == "pipedream";
+  const Plan& plan = found.plans[first ? 0 : 1];
+  const Plan& plain = found.plans[first ? 1 : 0];
+  EXPECT_EQ(plan.delay, 3);
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    const auto versions = static_cast<std::int64_t>(3 - rank);
+    EXPECT_GE(plan.peak_bytes[rank], plain.peak_bytes[rank] + 10000 * versions);
+    EXPECT_LE(plan.peak_bytes[rank], plain.peak_bytes[rank] + 10000 * versions + 2000);
+  }
+  request.memory_bytes = 35000;
+  const PlanSearch tight = search_plans(std::span(&profile, 1), request);
+  ASSERT_EQ(tight.rejected.size(), 1U);
+  EXPECT_EQ(tight.rejected[0].plan.schedule, "pipedream");
+  EXPECT_THAT(tight.rejected[0].reason, HasSubstr("for parameters in all their versions"));
 }
 
 }  // namespace
