@@ -11,11 +11,16 @@ namespace {
 /// Writes a Program's lists anew; everything else of it stays.
 class Rewriter {
  public:
-  explicit Rewriter(const Program& program) : program_(program), lowered_(program) {
-    for (std::size_t rank = 0; rank < program.ranks.size(); ++rank) {
-      lowered_.ranks[rank].clear();
-      if (program.is_asynchronous()) lowered_.versions[rank].clear();
-    }
+  explicit Rewriter(const Program& program) : program_(program) {
+    lowered_.schedule = program.schedule;
+    lowered_.num_micro_batches = program.num_micro_batches;
+    lowered_.forward_only = program.forward_only;
+    lowered_.placement = program.placement;
+    lowered_.keeps = program.keeps;
+    lowered_.carried = program.carried;
+    lowered_.open = program.open;
+    lowered_.ranks.resize(program.ranks.size());
+    lowered_.versions.resize(program.versions.size());
   }
 
   void reserve(std::size_t factor) {

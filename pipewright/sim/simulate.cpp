@@ -43,6 +43,7 @@ class Simulator {
         costs_(costs),
         options_(options),
         lowered_(program.is_lowered()),
+        asynchronous_(program.is_asynchronous()),
         free_at_(program.ranks.size()),
         memory_(program.ranks.size()),
         window_(program) {
@@ -80,7 +81,7 @@ class Simulator {
       result_.peak_in_flight.push_back(memory.peak_in_flight / chunks);
       result_.peak_bytes.push_back(memory.peak_bytes);
     }
-    if (program_.is_asynchronous()) fill_asynchronous();
+    if (asynchronous_) fill_asynchronous();
     return std::move(result_);
   }
 
@@ -184,7 +185,7 @@ class Simulator {
     const Span span = place(i, rank);
     free_at_[rank] = span.end;
     result_.times.add(rank, span);
-    window_.add(rank, span);
+    if (asynchronous_) window_.add(rank, span);
     account(i, rank, span);
     if (options_.record_timeline) result_.timeline.ranks[rank].push_back(span);
     // Where the next stage is on this rank, or the Program has no sends, the result goes on by
@@ -239,7 +240,7 @@ class Simulator {
     Memory& memory = memory_[rank];
     const double before = memory.bytes;
     double released = 0;
-    const int more_versions = versions_->take(rank, step_);
+    const int more_versions = asynchronous_ ? versions_->take(rank, step_) : 0;
     if (more_versions > 0) hold_versions(rank, more_versions);
     if (more_versions < 0) released -= more_versions * weight_bytes_[rank];
     switch (i.kind()) {
@@ -314,6 +315,7 @@ class Simulator {
   const StepCosts& costs_;
   SimulateOptions options_;
   bool lowered_;
+  bool asynchronous_;
   std::vector<double> free_at_;  // by rank
   std::vector<Memory> memory_;   // by rank
   Arrivals forward_;
