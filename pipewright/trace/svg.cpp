@@ -18,7 +18,8 @@ constexpr double kGutter = 62;  // for the names of ranks
 constexpr double kTitle = 28;   // a timeline's heading
 constexpr double kAxis = 30;    // below the last timeline
 constexpr double kLegend = 24;
-constexpr double kLetter = 7;  // about the width of a letter in a box
+constexpr double kLetter = 7;       // about the width of a letter in a box
+constexpr double kWideLetter = 12;  // `@`
 constexpr double kLegendLetter = 6.6;
 
 constexpr std::string_view kStyle = R"(<style>
@@ -120,7 +121,8 @@ class SvgWriter {
     if (options_.lane_height < 12) return "";
     for (const std::string& label :
          {span_label(span), label_without_version(span), std::string(kind_name(span.kind))}) {
-      if (kLetter * static_cast<double>(label.size()) + 3 <= width) return label;
+      const double wide = label.find('@') == std::string::npos ? 0 : kWideLetter - kLetter;
+      if (kLetter * static_cast<double>(label.size()) + wide + 3 <= width) return label;
     }
     return "";
   }
