@@ -356,14 +356,9 @@ class Run {
   }
 
   double predicted_bubble(const StepCosts& costs) const {
-    if (!asynchronous_)
-      return simulate(step_program(strategy_, micro_batches_), costs).times.bubble_fraction();
-    const Program program = make_schedule({.name = strategy_.schedule,
-                                           .ranks = strategy_.ranks,
-                                           .micro_batches = micro_batches_,
-                                           .updates_every = strategy_.merge_steps,
-                                           .vertical_sync = strategy_.vertical_sync});
-    return simulate(program, costs).asynchronous->steady.bubble_fraction();
+    const Simulation simulation = simulate(step_program(strategy_, micro_batches_), costs);
+    return asynchronous_ ? simulation.asynchronous->steady.bubble_fraction()
+                         : simulation.times.bubble_fraction();
   }
 
   void keep_timeline() {

@@ -214,6 +214,10 @@ void RankRunner::run(const Program& program, const ProgramInput& input,
     clock_.end(stage, span, stage.take_waited() + std::exchange(update_waited_, 0.0));
     live.push_back(MemoryMeter::stats(memory_slot()).live_bytes);
   }
+  for (auto& [stage, versions] : versions_) {
+    if (!program.keeps.empty())
+      versions.drop_before(program.keeps[static_cast<std::size_t>(options_.rank)]);
+  }
   for (const auto& stream : streams_) stream->synchronize(options_.deadline);
   trace->spans = clock_.spans();
   for (std::size_t k = 0; k < live.size(); ++k)

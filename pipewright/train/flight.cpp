@@ -140,8 +140,7 @@ void Flight::serve(std::size_t rank) {
 
 void Flight::run_piece(std::size_t rank, std::size_t number, Piece* piece) {
   RankRunner& runner = *pipeline_->ranks()[rank];
-  if (piece->program.num_instructions() > 0)
-    runner.run(piece->program, piece->inputs, start_, &piece->traces[rank]);
+  runner.run(piece->program, piece->inputs, start_, &piece->traces[rank]);
   piece->reports[rank] = report_(runner, *piece);
   if (one_process_) return finish(piece);
   pipeline_->sharing().tell(runner.rank(), static_cast<std::int64_t>(number),

@@ -48,10 +48,12 @@ int threads_per_rank(const Strategy& strategy, bool one_process) {
 
 Program make_program(const Strategy& strategy, int micro_batches) {
   const bool asynchronous = find_schedule(strategy.schedule).asynchronous;
-  return make_schedule({.name = asynchronous ? "1f1b" : strategy.schedule,
+  return make_schedule({.name = strategy.schedule,
                         .ranks = strategy.ranks,
                         .micro_batches = micro_batches,
-                        .chunks = strategy.chunks});
+                        .chunks = strategy.chunks,
+                        .updates_every = asynchronous ? strategy.merge_steps : 0,
+                        .vertical_sync = strategy.vertical_sync});
 }
 
 Program step_program(const Strategy& strategy, int micro_batches) {
@@ -95,7 +97,12 @@ const Program& Pipeline::program(int micro_batches, StepKind kind) {
   const auto key = std::pair(micro_batches, kind);
   const auto found = programs_.find(key);
   if (found != programs_.end()) return found->second;
-  Program made = make_program(strategy_, micro_batches);
+  Strategy synchronous = strategy_;
+  if (find_schedule(strategy_.schedule).asynchronous) {  // its other steps: the same stages
+    synchronous.schedule = "1f1b";
+    synchronous.vertical_sync = false;
+  }
+  Program made = make_program(synchronous, micro_batches);
   RecomputeMode recompute = strategy_.recompute;
   if (kind == StepKind::kForward) {
     // The stages stay where they are: the forwards of the training program alone.

@@ -80,7 +80,7 @@ class Pipeline {
 };
 
 /// The schedule's program of a step, as the strategy asks for it: its placement is the layout's. Of
-/// an asynchronous schedule it is 1f1b's, which holds as many micro-batches.
+/// an asynchronous schedule: of several steps, from the first to a drain.
 Program make_program(const Strategy& strategy, int micro_batches);
 
 }  // namespace pipewright

@@ -10,7 +10,7 @@ class Reader {
   explicit Reader(const std::vector<double>& numbers) : numbers_(numbers) {}
   double next() { return numbers_.at(at_++); }
   std::size_t count() { return static_cast<std::size_t>(next()); }
-  std::vector<std::int64_t> bytes() {
+  std::vector<std::int64_t> counts() {
     std::vector<std::int64_t> result(count());
     for (auto& number : result) number = static_cast<std::int64_t>(next());
     return result;
@@ -21,22 +21,23 @@ class Reader {
   std::size_t at_ = 0;
 };
 
-void add_bytes(const std::vector<std::int64_t>& bytes, std::vector<double>* numbers) {
-  numbers->push_back(static_cast<double>(bytes.size()));
-  for (const std::int64_t number : bytes) numbers->push_back(static_cast<double>(number));
+void add_counts(const std::vector<std::int64_t>& counts, std::vector<double>* numbers) {
+  numbers->push_back(static_cast<double>(counts.size()));
+  for (const std::int64_t number : counts) numbers->push_back(static_cast<double>(number));
 }
 
 /// Each is known by one rank, and 0 in the others.
-void add(const std::vector<std::int64_t>& bytes, std::vector<std::int64_t>* sums) {
-  for (std::size_t i = 0; i < sums->size(); ++i) (*sums)[i] += bytes.at(i);
+void add(const std::vector<std::int64_t>& counts, std::vector<std::int64_t>* sums) {
+  for (std::size_t i = 0; i < sums->size(); ++i) (*sums)[i] += counts.at(i);
 }
 
 }  // namespace
 
 std::vector<double> pack(const StepReport& report) {
   std::vector<double> numbers = {report.loss_sum, report.weight, report.stops, report.started};
-  add_bytes(report.rank_peaks, &numbers);
-  add_bytes(report.stage_peaks, &numbers);
+  add_counts(report.rank_peaks, &numbers);
+  add_counts(report.stage_peaks, &numbers);
+  add_counts(report.versions, &numbers);
   numbers.push_back(static_cast<double>(report.spans.size()));
   for (const Span& span : report.spans) {
     numbers.insert(
@@ -58,8 +59,9 @@ StepReport unpack(const std::vector<double>& numbers) {
   report.weight = reader.next();
   report.stops = reader.next();
   report.started = reader.next();
-  report.rank_peaks = reader.bytes();
-  report.stage_peaks = reader.bytes();
+  report.rank_peaks = reader.counts();
+  report.stage_peaks = reader.counts();
+  report.versions = reader.counts();
   report.spans.resize(reader.count());
   for (Span& span : report.spans) {
     span.start = reader.next();
@@ -100,6 +102,7 @@ StepReport join_reports(std::vector<StepReport> reports, Timeline* timeline) {
     joined.stops += report.stops;
     add(report.rank_peaks, &joined.rank_peaks);
     add(report.stage_peaks, &joined.stage_peaks);
+    add(report.versions, &joined.versions);
   }
   joined.spans.clear();
   joined.memory.clear();

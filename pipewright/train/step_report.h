@@ -15,6 +15,7 @@ struct StepReport {
   double started = 0;                    // seconds on the clock of the day
   std::vector<std::int64_t> rank_peaks;  // by rank, 0 for those of others
   std::vector<std::int64_t> stage_peaks;
+  std::vector<std::int64_t> versions;  // by rank, of asynchronous schedules
   std::vector<Span> spans;
   std::vector<MemoryPoint> memory;
 };
@@ -23,9 +24,9 @@ struct StepReport {
 std::vector<double> pack(const StepReport& report);
 StepReport unpack(const std::vector<double>& numbers);
 
-/// The reports of all ranks, by rank, as one: the loss of the last stage, every rank's peaks, and their spans
-/// on one time axis, which begins where the first of them started. Clocks of several machines
-/// differ by what their synchronisation leaves.
+/// The reports of all ranks, by rank, as one: the loss of the last stage, every rank's peaks, and
+/// their spans on one time axis, which begins where the first of them started. Clocks of several
+/// machines differ by what their synchronisation leaves.
 StepReport join_reports(std::vector<StepReport> reports, Timeline* timeline);
 
 }  // namespace pipewright

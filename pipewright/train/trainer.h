@@ -37,6 +37,9 @@ struct StepResult {
   /// activations, temporaries.
   std::vector<std::int64_t> peak_bytes;        // by rank, of this replica
   std::vector<std::int64_t> stage_peak_bytes;  // by stage; a rank's chunks peak at different times
+  /// Of an asynchronous schedule, by rank: versions of its weights that it held, the most at a
+  /// time.
+  std::vector<std::int64_t> versions = {};
 };
 
 /// Trains a Sequence over a pipeline: of threads in this process, or of processes, each of which

@@ -112,6 +112,8 @@ Training::Training(Sequence model, Loss loss, const OptimizerFactory& factory, S
 
 SharedModel Training::lay_out(Loss loss) {
   check_strategy(strategy_);
+  asynchronous_ = find_schedule(strategy_.schedule).asynchronous;
+  if (asynchronous_) check_asynchronous();
   model_.check();
   grid_ = make_grid(strategy_);
   if (!loss.value) refuse("the loss has no function");
@@ -126,8 +128,7 @@ SharedModel Training::lay_out(Loss loss) {
     layout.first_layer.push_back(layout.first_layer.back() + static_cast<std::size_t>(size));
   layout.devices = stage_devices(model_, outline, strategy_, layout);
   check_precision(strategy_, layout);
-  asynchronous_ = find_schedule(strategy_.schedule).asynchronous;
-  if (asynchronous_) check_asynchronous(outline, layout);
+  if (asynchronous_) check_asynchronous_model(outline, layout);
   tensor_names_ = TensorNames(model_, outline);
   check_agreement(grid_, strategy_, model_, outline, sizes_);
   take_own_layers(grid_, layout, &model_);

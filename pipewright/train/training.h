@@ -93,7 +93,9 @@ class Training {
   void gather_totals(StepKind kind, double started, StepResult* result);
 
   // Of asynchronous schedules.
-  void check_asynchronous(const Outline& outline, const StageLayout& layout) const;
+  [[noreturn]] void refuse_asynchronous(const std::string& why) const;
+  void check_asynchronous() const;
+  void check_asynchronous_model(const Outline& outline, const StageLayout& layout) const;
   void take_off();
   void take_piece();
   StepReport report(RankRunner& rank, const Piece& piece);

@@ -29,12 +29,14 @@ Training::~Training() {
   }
 }
 
+void Training::refuse_asynchronous(const std::string& why) const {
+  throw InvalidArgument("trainer", fmt::format("schedule '{}' {}", strategy_.schedule, why));
+}
+
 /// What needs all ranks at one moment has no place in a pipeline whose ranks never meet.
-void Training::check_asynchronous(const Outline& outline, const StageLayout& layout) const {
+void Training::check_asynchronous() const {
   const Strategy& s = strategy_;
-  const auto refuse = [&](const std::string& why) {
-    throw InvalidArgument("trainer", fmt::format("schedule '{}' {}", s.schedule, why));
-  };
+  const auto refuse = [&](const std::string& why) { refuse_asynchronous(why); };
   const int merged = s.micro_batches * s.merge_steps;
   if (s.schedule == "pipedream-2bw" && merged < s.ranks) {
     refuse(fmt::format(
@@ -51,12 +53,15 @@ void Training::check_asynchronous(const Outline& outline, const StageLayout& lay
   }
   if (s.recompute == RecomputeMode::kExceptLast)
     refuse("has no last micro-batch, which recompute = kExceptLast would keep; use kAll");
+}
+
+void Training::check_asynchronous_model(const Outline& outline, const StageLayout& layout) const {
   for (std::size_t i = 0; i < outline.size(); ++i) {
     const auto norm = std::find_if(outline[i].begin(), outline[i].end(), [](const auto& tensor) {
       return !tensor.is_parameter && tensor.name.ends_with("running_mean");
     });
     if (norm == outline[i].end()) continue;
-    refuse(fmt::format(
+    refuse_asynchronous(fmt::format(
         "cannot train the batch norm '{}' of layer '{}': its statistics would be of outputs that "
         "several versions of the weights made; use group or layer norm, or a synchronous schedule",
         norm->name, model_.layers()[i].name));
@@ -67,7 +72,7 @@ void Training::check_asynchronous(const Outline& outline, const StageLayout& lay
       if (!tensor.is_parameter || !tensor.requires_grad) continue;
       const std::size_t first = first_use.try_emplace(tensor.number, i).first->second;
       if (layout.stage_of(first) == layout.stage_of(i)) continue;
-      refuse(fmt::format(
+      refuse_asynchronous(fmt::format(
           "cannot train '{}', which layers '{}' and '{}' share over two stages: each would have "
           "another version of it; untie it, or put both layers on one stage",
           tensor.name, model_.layers()[first].name, model_.layers()[i].name));
@@ -138,15 +143,13 @@ std::vector<StepResult> Training::take_results() {
 StepReport Training::report(RankRunner& rank, const Piece& piece) {
   StepReport own;
   if (!piece.input) return own;
-  const bool has_loss =
-      last_stage_ != nullptr && shared_.layout.rank_of(last_stage_->stage()) == rank.rank();
-  if (has_loss) {
+  for (const auto& stage : rank.stages()) {
+    if (stage.get() != last_stage_) continue;
     for (const auto& [m, value] : last_stage_->losses()) own.loss_sum += value.sum.item<double>();
     own.weight = weight_here();
     last_stage_->clear_results();
   }
-  if (grid_.one_process()) return own;
-  own.stops = stop_asked_.exchange(false) ? 1 : 0;
+  if (!grid_.one_process()) own.stops = stop_asked_.exchange(false) ? 1 : 0;
   if (replicas_) {
     const std::vector<double> sums = replicas_->sum({own.loss_sum, own.weight, own.stops});
     own.loss_sum = sums[0];
@@ -154,10 +157,16 @@ StepReport Training::report(RankRunner& rank, const Piece& piece) {
     own.stops = sums[2];
   }
   own.started = flight_started_;
-  own.rank_peaks = memory_.rank_peaks();
-  own.stage_peaks = memory_.stage_peaks();
-  own.spans = piece.traces.front().spans;
-  own.memory = piece.traces.front().memory;
+  const RankTrace& trace = piece.traces[static_cast<std::size_t>(rank.rank() - grid_.first_here())];
+  own.spans = trace.spans;
+  own.memory = trace.memory;
+  // Each rank of its own; those of others are theirs to tell.
+  const auto number = static_cast<std::size_t>(rank.rank());
+  own.rank_peaks.resize(static_cast<std::size_t>(strategy_.ranks));
+  own.rank_peaks[number] = memory_.rank_peaks()[number];
+  own.stage_peaks = own.rank_peaks;  // one stage a rank
+  own.versions.resize(own.rank_peaks.size());
+  own.versions[number] = rank.most_versions(rank.stages().front()->stage());
   return own;
 }
 
@@ -167,26 +176,13 @@ StepResult Training::result_of(const Piece& piece) {
   result.micro_batches = static_cast<int>(piece.input->inputs.size());
   result.updated = piece.updates;
   result.timeline = {strategy_.schedule, std::string(1, 's'), {}, {}};
-  StepReport all;
-  if (grid_.one_process()) {
-    for (const StepReport& report : piece.reports) {
-      all.loss_sum += report.loss_sum;
-      all.weight += report.weight;
-    }
-    all.rank_peaks = memory_.rank_peaks();
-    all.stage_peaks = memory_.stage_peaks();
-    for (const RankTrace& trace : piece.traces) {
-      result.timeline.ranks.push_back(trace.spans);
-      result.timeline.memory.push_back(trace.memory);
-    }
-  } else {
-    all = join_reports(piece.reports, &result.timeline);
-  }
+  StepReport all = join_reports(piece.reports, &result.timeline);
   result.stop_asked = all.stops > 0;
   result.weight = all.weight;
   result.loss = all.weight > 0 ? all.loss_sum / all.weight : 0;
   result.peak_bytes = std::move(all.rank_peaks);
   result.stage_peak_bytes = std::move(all.stage_peaks);
+  result.versions = std::move(all.versions);
   const double end = last_end_of(result.timeline);
   result.seconds = end - std::exchange(last_end_, end);
   const double expected = piece.input->weight;

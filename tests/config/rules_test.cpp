@@ -69,6 +69,29 @@ INSTANTIATE_TEST_SUITE_P(
     name_of);
 
 INSTANTIATE_TEST_SUITE_P(
+    Asynchronous, Rule,
+    testing::Values(
+        Case{"VerticalSync", "[pipeline]\nvertical_sync = true",
+             "9:17: pipeline.vertical_sync: true has no effect with pipeline.schedule = \"1f1b\"; "
+             "set pipeline.schedule = \"pipedream\" or leave it out"},
+        Case{"Clipping", "clip_norm = 0.5\n[pipeline]\nschedule = \"pipedream\"",
+             "8:13: train.clip_norm: 0.5 with schedule = \"pipedream\", whose stages are updated "
+             "one by one: there is no norm over all of them; write 0, or a synchronous schedule"},
+        Case{"Half", "[pipeline]\nschedule = \"pipedream-2bw\"\n[amp]\ndtype = \"fp16\"",
+             "11:9: amp.dtype: \"fp16\" with schedule = \"pipedream-2bw\", whose stages are "
+             "updated one by one and cannot skip an update together; write \"bf16\""},
+        Case{"LastMicroBatch",
+             "[pipeline]\nschedule = \"pipedream\"\n[recompute]\nmode = \"except_last\"",
+             "11:8: recompute.mode: \"except_last\" with schedule = \"pipedream\", which has no "
+             "last micro-batch; write \"all\""},
+        Case{"FewMicroBatches",
+             "[pipeline]\nranks = 4\nmicro_batches = 3\nschedule = \"pipedream-2bw\"",
+             "10:17: pipeline.micro_batches: 3 in each of 1 steps an update are fewer than ranks = "
+             "4, and schedule = \"pipedream-2bw\" needs as many; write 4 or more, or "
+             "gradient_merge.steps"}),
+    name_of);
+
+INSTANTIATE_TEST_SUITE_P(
     Together, Rule,
     testing::Values(
         Case{"StepsAndEpochs", "epochs = 2",

@@ -32,7 +32,9 @@ inline Known sample_known() {
                 {"arrays", "Files of arrays.", {bytes("cache", 0, count(0), "Held in memory.")}}};
   known.schedules = {{"gpipe", "All forwards, then all backwards.", 1, 1, 64},
                      {"1f1b", "One forward, one backward.", 1, 1, 1},
-                     {"interleaved-1f1b", "Several chunks a rank.", 2, 1, 64}};
+                     {"interleaved-1f1b", "Several chunks a rank.", 2, 1, 64},
+                     {"pipedream", "1f1b that goes on.", 1, 1, 1, true},
+                     {"pipedream-2bw", "The same with two versions.", 1, 1, 1, true}};
   known.losses = {{"cross_entropy"}, {"mean_squared_error"}};
   return known;
 }

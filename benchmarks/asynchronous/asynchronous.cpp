@@ -1,0 +1,271 @@
+// What does a pipeline gain that never empties, what does it hold for that, and does a model still
+// learn as well?
+//
+//     bench_asynchronous [--ranks K] [--rounds R] [--dim D] [--layers L] [--curves-svg FILE]
+//
+// Schedules take turns in one run; medians of rounds are compared. The curves train the same small
+// models by synchronous and by delayed updates, on the same batches.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "pipewright/app/run.h"
+#include "pipewright/base/file.h"
+#include "pipewright/base/units.h"
+#include "pipewright/catalog/catalog.h"
+#include "pipewright/config/read.h"
+#include "pipewright/models/gpt.h"
+#include "pipewright/run/folder.h"
+#include "pipewright/run/measured_costs.h"
+#include "pipewright/schedule/schedule.h"
+#include "pipewright/sim/simulate.h"
+#include "pipewright/trace/plot.h"
+#include "pipewright/train/trainer.h"
+
+namespace pipewright {
+namespace {
+
+struct Options {
+  int ranks = 2;
+  int rounds = 5;
+  int dim = 128;
+  int layers = 8;
+  int steps = 24;  // a round
+  std::string curves_svg;
+};
+
+constexpr int kSeq = 64;
+constexpr int kRowsAMicroBatch = 4;
+constexpr int kVocabulary = 256;
+
+struct Way {
+  std::string schedule;
+  int micro_batches;
+};
+
+/// One schedule: a trainer, and what its rounds took.
+class Side {
+ public:
+  Side(const Options& o, const Way& way) : way_(way) {
+    torch::manual_seed(1);
+    GptOptions gpt;
+    gpt.layers = o.layers;
+    gpt.dim = o.dim;
+    gpt.heads = 4;
+    gpt.seq = kSeq;
+    gpt.vocab = kVocabulary;
+    gpt.tied = false;
+    Strategy strategy;
+    strategy.ranks = o.ranks;
+    strategy.micro_batches = way.micro_batches;
+    strategy.schedule = way.schedule;
+    strategy.threads_per_rank = 1;
+    if (way.schedule == "pipedream-2bw")
+      strategy.merge_steps = (o.ranks + way.micro_batches - 1) / way.micro_batches;
+    strategy_ = strategy;
+    trainer_ = std::make_unique<Trainer>(make_gpt(gpt), cross_entropy(), sgd, strategy);
+    const int rows = way.micro_batches * kRowsAMicroBatch;
+    batch_.inputs = {torch::randint(kVocabulary, {rows, kSeq})};
+    batch_.targets = {torch::randint(kVocabulary, {rows, kSeq})};
+  }
+
+  /// Steps in a row; the first ones, which fill the pipeline, do not count.
+  void run_round(int steps) {
+    std::vector<StepResult> results;
+    const auto keep = [&](StepResult result) {
+      if (!result.pending) results.push_back(std::move(result));
+    };
+    for (int i = 0; i < steps; ++i) keep(trainer_->step(batch_));
+    for (StepResult& result : trainer_->drain()) keep(std::move(result));
+    const std::size_t first = results.size() / 4;
+    double seconds = 0;
+    double busy = 0;
+    for (std::size_t i = first; i < results.size() - results.size() / 4; ++i) {
+      seconds += results[i].seconds;
+      busy += StepTimes(results[i].timeline).busy();
+      ++counted_;
+    }
+    const auto count = static_cast<double>(results.size() - results.size() / 4 - first);
+    seconds_.push_back(seconds / count);
+    bubbles_.push_back(1 - busy / (strategy_.ranks * seconds));
+    last_ = std::move(results[results.size() / 2]);
+  }
+
+  double seconds() const { return median(seconds_); }
+  double bubble() const { return median(bubbles_); }
+  double samples_a_second() const { return way_.micro_batches * kRowsAMicroBatch / seconds(); }
+  const Way& way() const { return way_; }
+  const StepResult& last() const { return last_; }
+
+  /// With the times that were measured.
+  double predicted_bubble() const {
+    StepCosts costs;
+    costs.stages = measured_costs(last_.timeline, trainer_->sizes().size());
+    const Simulation simulation = simulate(make_schedule({.name = way_.schedule,
+                                                          .ranks = strategy_.ranks,
+                                                          .micro_batches = way_.micro_batches,
+                                                          .updates_every = strategy_.merge_steps}),
+                                           costs);
+    return simulation.asynchronous ? simulation.asynchronous->steady.bubble_fraction()
+                                   : simulation.times.bubble_fraction();
+  }
+
+  /// Of a rank.
+  double parameter_bytes(int rank) const {
+    std::size_t layer = 0;
+    for (int r = 0; r < rank; ++r)
+      layer += static_cast<std::size_t>(trainer_->sizes()[static_cast<std::size_t>(r)]);
+    double bytes = 0;
+    for (int i = 0; i < trainer_->sizes()[static_cast<std::size_t>(rank)]; ++i, ++layer) {
+      const auto& module = trainer_->model().layers()[layer].module;
+      if (!module) continue;
+      for (const auto& parameter : module->parameters())
+        bytes += static_cast<double>(parameter.nbytes());
+    }
+    return bytes;
+  }
+
+ private:
+  static std::unique_ptr<torch::optim::Optimizer> sgd(std::vector<torch::Tensor> parameters) {
+    return std::make_unique<torch::optim::SGD>(std::move(parameters), 1e-3);
+  }
+  static double median(std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    return values[values.size() / 2];
+  }
+
+  Way way_;
+  Strategy strategy_;
+  std::unique_ptr<Trainer> trainer_;
+  Batch batch_;
+  std::vector<double> seconds_;
+  std::vector<double> bubbles_;
+  int counted_ = 0;
+  StepResult last_;
+};
+
+void measure_speed(const Options& o) {
+  std::vector<std::unique_ptr<Side>> sides;
+  for (const int micro_batches : {1, 2, o.ranks * 2}) {
+    for (const char* schedule : {"1f1b", "pipedream", "pipedream-2bw"})
+      sides.push_back(std::make_unique<Side>(o, Way{schedule, micro_batches}));
+  }
+  for (auto& side : sides) side->run_round(8);  // warm up: memory, threads
+  for (int round = 0; round < o.rounds; ++round) {
+    for (auto& side : sides) side->run_round(o.steps);
+  }
+  std::printf("K = %d, %d blocks of width %d, %d rows a micro-batch, %d rounds of %d steps\n\n",
+              o.ranks, o.layers, o.dim, kRowsAMicroBatch, o.rounds, o.steps);
+  std::printf(
+      "| schedule | M | ms a step | samples/s | against 1f1b | bubble | predicted | versions by "
+      "rank |\n");
+  std::printf("|---|---|---|---|---|---|---|---|\n");
+  double plain = 0;
+  for (const auto& side : sides) {
+    if (side->way().schedule == "1f1b") plain = side->samples_a_second();
+    std::string versions;
+    for (const auto count : side->last().versions) versions += fmt::format("{} ", count);
+    std::printf("| %s | %d | %.1f | %.1f | %.2f | %.1f %% | %.1f %% | %s |\n",
+                side->way().schedule.c_str(), side->way().micro_batches, 1000 * side->seconds(),
+                side->samples_a_second(), side->samples_a_second() / plain, 100 * side->bubble(),
+                100 * side->predicted_bubble(), versions.empty() ? "1 each" : versions.c_str());
+  }
+  std::printf(
+      "\nBytes at the peak over those of 1f1b with the same M, and what the copies of weights take "
+      "by the formula (versions - 1):\n\n");
+  std::printf("| schedule | M | rank | measured | formula |\n|---|---|---|---|---|\n");
+  const Side* reference = nullptr;
+  for (const auto& side : sides) {
+    if (side->way().schedule == "1f1b") reference = side.get();
+    if (side.get() == reference || side->way().micro_batches < o.ranks) continue;
+    for (std::size_t rank = 0; rank < side->last().peak_bytes.size(); ++rank) {
+      const double more =
+          static_cast<double>(side->last().peak_bytes[rank] - reference->last().peak_bytes[rank]);
+      const double copies = static_cast<double>(side->last().versions[rank] - 1) *
+                            side->parameter_bytes(static_cast<int>(rank));
+      std::printf("| %s | %d | %zu | %s | %s |\n", side->way().schedule.c_str(),
+                  side->way().micro_batches, rank, format_bytes(std::max(0.0, more)).c_str(),
+                  format_bytes(copies).c_str());
+    }
+  }
+}
+
+struct Course {
+  std::string name;
+  std::string config;
+};
+
+const std::vector<Course>& courses() {
+  static const std::vector<Course> kCourses = {
+      {"transformer",
+       "[model]\nname = \"gpt\"\nlayers = 4\ndim = 64\nheads = 4\nseq = 64\ntied = false\n"
+       "[data]\nname = \"text\"\nbatch = 32\ntokens = 200000\n"
+       "[train]\nsteps = 400\nlr = 2e-3\nwarmup = 20\nvalidate_every = 40\nvalidate_batches = 8\n"},
+      {"clicks",
+       "[model]\nname = \"deepfm\"\n[data]\nname = \"clicks\"\nbatch = 256\n"
+       "[train]\nsteps = 400\nlr = 1e-3\nvalidate_every = 40\nvalidate_batches = 8\n"
+       "loss = \"binary_cross_entropy\"\n"}};
+  return kCourses;
+}
+
+/// Validation losses over samples.
+PlotSeries train_course(const Options& o, const Course& course, const std::string& schedule) {
+  const std::string dir =
+      (std::filesystem::temp_directory_path() / fmt::format("bench_asynchronous_{}", ::getpid()))
+          .string();
+  const std::string text = fmt::format(
+      "seed = 1\n{}[pipeline]\nranks = {}\nmicro_batches = {}\nschedule = \"{}\"\npartition = "
+      "\"estimate\"\nthreads_per_rank = 1\n[checkpoint]\nevery = 0\nkeep_best = false\n[log]\n"
+      "tensorboard = false\n",
+      course.config, o.ranks, o.ranks, schedule);
+  const config::Config config = config::read_text(text, course.name, {}, catalog::known());
+  app::train(config, dir, false, {});
+  PlotSeries series{fmt::format("{}, {}", course.name, schedule), {}};
+  const std::string path = dir + "/" + std::string(kMetricsFile);
+  for (const ValidationMetrics& one : parse_metrics(read_file(path, "metrics"), path).validations)
+    series.points.emplace_back(static_cast<double>(one.step * config.data.batch),
+                               one.values.at("loss"));
+  std::filesystem::remove_all(dir);
+  return series;
+}
+
+void measure_curves(const Options& o) {
+  Plot plot{fmt::format("Validation loss, {} ranks", o.ranks), "samples", "validation loss", {}};
+  std::printf("\n| model | schedule | last validation loss | over 1f1b's |\n|---|---|---|---|\n");
+  for (const Course& course : courses()) {
+    double plain = 0;
+    for (const char* schedule : {"1f1b", "pipedream", "pipedream-2bw"}) {
+      plot.series.push_back(train_course(o, course, schedule));
+      const double last = plot.series.back().points.back().second;
+      if (schedule == std::string("1f1b")) plain = last;
+      std::printf("| %s | %s | %.4f | %+.2f %% |\n", course.name.c_str(), schedule, last,
+                  100 * (last / plain - 1));
+      std::fflush(stdout);
+    }
+  }
+  if (!o.curves_svg.empty()) write_file(o.curves_svg, to_svg(plot), "--curves-svg");
+}
+
+}  // namespace
+}  // namespace pipewright
+
+int main(int argc, char** argv) {
+  pipewright::Options o;
+  CLI::App app("An asynchronous pipeline against 1f1b: speed, memory, learning");
+  app.add_option("--ranks", o.ranks, "Ranks, a core each");
+  app.add_option("--rounds", o.rounds, "Rounds; their median counts");
+  app.add_option("--steps", o.steps, "Steps of a round");
+  app.add_option("--dim", o.dim, "Width of the transformer");
+  app.add_option("--layers", o.layers, "Its blocks");
+  app.add_option("--curves-svg", o.curves_svg,
+                 "Where to draw the validation losses; trains for minutes");
+  CLI11_PARSE(app, argc, argv);
+  pipewright::measure_speed(o);
+  if (!o.curves_svg.empty()) pipewright::measure_curves(o);
+  return 0;
+}
