@@ -25,16 +25,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
-TORCH_HEADERS = ("torch/", "ATen/", "c10/")
-# What a file defines outside of its functions, as well as a glance can tell.
-TYPE = re.compile(r"^(?:struct|class|enum class|enum|using) (\w+)\b(?!::)", re.MULTILINE)
-NAME = re.compile(
-    r"^(?:#define (\w+)|((?:TEST|INSTANTIATE)\w*\([^)]*\)|BENCHMARK_MAIN)"
-    r'|(?:\[\[\w+\]\] |extern "C" )?(?:[\w:<>,*&]+ )+[*&]?(\w+)(?: =|\(|\{|;|\[))',
-    re.MULTILINE,
-)
+from join import INCLUDE, ROOT, closure, header_types, names_of
+
 LARGEST_GROUP = 24
 NOISE = re.compile(r"^\d+ warnings?( and \d+ errors?)? generated\.$|^Suppressed ", re.MULTILINE)
 
@@ -45,35 +37,9 @@ def project_files():
     return {ROOT / line for line in lines.stdout.splitlines()}
 
 
-def closure(file):
-    """The file and the headers of ours that it includes, in order, and whether any includes LibTorch."""
-    files, seen, torch = [], {file}, False
-    waiting = [file]
-    while waiting:
-        path = waiting.pop()
-        files.append(path)
-        for header in INCLUDE.findall(path.read_text(encoding="utf-8")):
-            torch = torch or header.startswith(TORCH_HEADERS)
-            for included in (ROOT / header, path.parent / header):  # examples have headers of their own
-                if included not in seen and included.is_file():
-                    seen.add(included)
-                    waiting.append(included)
-    return files, torch
-
-
 def rules_of(file):
     """The .clang-tidy files that count for a file."""
     return [p / ".clang-tidy" for p in file.parents if p.is_relative_to(ROOT) and (p / ".clang-tidy").is_file()]
-
-
-def names_of(file):
-    text = file.read_text(encoding="utf-8")
-    return {name for match in NAME.findall(text) for name in match if name} | set(TYPE.findall(text))
-
-
-def header_types(files):
-    """The types of the headers among the files."""
-    return {name for file in files if file.suffix == ".h" for name in TYPE.findall(file.read_text(encoding="utf-8"))}
 
 
 def twice(file):
