@@ -278,7 +278,7 @@ class Run {
     metrics.step = step;
     metrics.unix_time = unix_now();
     metrics.loss = result.loss;
-    metrics.learning_rate = learning_rate();
+    metrics.learning_rate = learning_rate(step);
     metrics.samples_per_second = static_cast<double>(rows) / result.seconds;
     metrics.seconds = result.seconds;
     metrics.bubble = ending_.bubble_fraction;
@@ -301,10 +301,11 @@ class Run {
     return std::max(0.0, 1 - times.busy() / (strategy_.ranks * result.seconds));
   }
 
-  /// Of the last update.
-  double learning_rate() const {
-    const std::int64_t update = std::max<std::int64_t>(0, trainer_.num_updates() - 1);
-    return config_.train.lr * strategy_.learning_rate(update);
+  /// Of the last update; of an asynchronous schedule, which skips none, of that step.
+  double learning_rate(std::int64_t step) const {
+    const std::int64_t updates =
+        asynchronous_ ? step / strategy_.merge_steps : trainer_.num_updates();
+    return config_.train.lr * strategy_.learning_rate(std::max<std::int64_t>(0, updates - 1));
   }
 
   /// False: the run is to end early.

@@ -76,7 +76,7 @@ std::string sizes_text(const SimulatedSchedule& schedule) {
   const int ranks = schedule.program.num_ranks();
   const int chunks = schedule.program.num_chunks();
   const int micro_batches = schedule.spec.micro_batches;
-  const std::string text =
+  std::string text =
       fmt::format("{} rank{}, {} chunk{} a rank, {} micro-batch{}", ranks, ranks == 1 ? "" : "s",
                   chunks, chunks == 1 ? "" : "s", micro_batches, micro_batches == 1 ? "" : "es");
   if (!schedule.asynchronous()) return text;

@@ -14,7 +14,7 @@ namespace {
 
 /// An update of one stage: after which backward, and which version it makes.
 struct Update {
-  int version;
+  int version = 0;
   Place place;
 };
 

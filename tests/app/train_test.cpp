@@ -125,6 +125,36 @@ TEST(Train, ARunThatWasStoppedAnywhereEndsAsOneThatWasNot) {
   }
 }
 
+/// Results come late, and none is lost; validations and checkpoints drain the pipeline.
+TEST(Train, AsynchronousSchedulesKeepMetricsOfEveryStepInOrder) {
+  const TempFolder folder;
+  const std::vector<std::string> untied = {"model.tied=false", "train.clip_norm=0",
+                                           "train.validate_every=5", "checkpoint.every=4",
+                                           "checkpoint.keep=9"};
+  for (const char* schedule : {"pipedream", "pipedream-2bw"}) {
+    std::vector<std::string> overrides = untied;
+    overrides.push_back(std::string("pipeline.schedule=") + schedule);
+    const std::string dir = folder.path() + "/" + schedule;
+    const Ending whole = run(dir, kGpt, overrides);
+    EXPECT_EQ(whole.steps, 12);
+    EXPECT_GE(whole.bubble_fraction, 0);
+    EXPECT_LT(whole.predicted_bubble_fraction, 0.5);
+    const std::string path = dir + "/metrics.jsonl";
+    const Metrics metrics = parse_metrics(read_file(path, "test"), path);
+    ASSERT_EQ(metrics.steps.size(), 12U);
+    EXPECT_EQ(metrics.steps.back().step, 12);
+    for (const StepMetrics& step : metrics.steps) EXPECT_GT(step.loss, 0);
+    EXPECT_EQ(metrics.validations.size(), 3U);
+    // What a drained pipeline leaves, a synchronous run takes over, and the other way round.
+    overrides.back() = "pipeline.schedule=1f1b";
+    overrides.emplace_back("train.steps=14");
+    EXPECT_EQ(run(dir, kGpt, overrides, true).steps, 14);
+    overrides.back() = "train.steps=16";
+    overrides.push_back(std::string("pipeline.schedule=") + schedule);
+    EXPECT_EQ(run(dir, kGpt, overrides, true).steps, 16);
+  }
+}
+
 TEST(Train, ARunFromTheStartIsNotMixedWithAnother) {
   const TempFolder dir;
   run(dir / "run", kGpt);

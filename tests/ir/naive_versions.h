@@ -69,10 +69,9 @@ class NaiveVersions {
     return versions;
   }
   static bool has_backward(const List& list, int micro_batch) {
-    for (const Step& s : list) {
-      if (s.kind == Kind::kBackward && s.micro_batch == micro_batch) return true;
-    }
-    return false;
+    return std::any_of(list.begin(), list.end(), [&](const Step& s) {
+      return s.kind == Kind::kBackward && s.micro_batch == micro_batch;
+    });
   }
 
   /// Messages have no version, work has one; a micro-batch uses one alone, and later ones (in the

@@ -210,8 +210,22 @@ TEST(Advice, SaysWhyThereIsNone) {
   EXPECT_EQ(advise(run).unknown, "no step of the run was measured");
   run.plan.reset();
   EXPECT_THAT(advise(run).unknown, HasSubstr("no plan.json"));
+  Plan going_on = plan;
+  going_on.schedule = "pipedream";
+  EXPECT_THAT(advise(record_of(going_on, profile, Timeline{})).unknown,
+              HasSubstr("goes on from one mini-batch to the next"));
   EXPECT_EQ(advise(record_of(plan, profile, Timeline{"", "s", {{}, {}, {}, {}}, {}})).unknown,
             "the measured step is empty");
+}
+
+TEST(Advice, NeverMakesUpdatesLate) {
+  const Profile profile = sample_profile();
+  const Plan plan = sample_plan(profile);
+  const Advice advice = advise(record_of(plan, profile, measured_timeline(profile, plan)));
+  ASSERT_FALSE(advice.schedules.empty());
+  for (const Suggestion& one : advice.schedules) {
+    EXPECT_FALSE(find_schedule(one.plan.schedule).asynchronous) << one.title;
+  }
 }
 
 }  // namespace

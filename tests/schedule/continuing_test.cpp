@@ -133,7 +133,7 @@ class Player {
       most_held_ = std::max(most_held_, held.size());
     }
     std::size_t done = 0;  // by stage 0: later local numbers start there
-    while (forwards_[0].count(static_cast<int>(done)) == 0 &&
+    while (!forwards_[0].contains(static_cast<int>(done)) &&
            static_cast<int>(done) < piece.num_micro_batches) {
       ++done;
     }
