@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 TORCH_HEADERS = ("torch/", "ATen/", "c10/")
 # What a file defines outside of its functions, as well as a glance can tell.
-TYPE = re.compile(r"^(?:struct|class|enum class|enum|using) (\w+)\b(?!::)", re.MULTILINE)
+TYPE = re.compile(r"^(?:(?:struct|class|enum class|enum|using) |TORCH_MODULE\()(\w+)\b(?!::)", re.MULTILINE)
 NAME = re.compile(
     r"^(?:#define (\w+)|((?:TEST|INSTANTIATE)\w*\([^)]*\)|BENCHMARK_MAIN)"
     r'|(?:\[\[\w+\]\] |extern "C" )?(?:[\w:<>,*&]+ )+[*&]?(\w+)(?: =|\(|\{|;|\[))',

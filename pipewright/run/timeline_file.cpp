@@ -30,6 +30,9 @@ ordered_json rank_json(const std::vector<Span>& all) {
       {"kind", ordered_json::array()},        {"stage", ordered_json::array()},
       {"micro_batch", ordered_json::array()}, {"start", ordered_json::array()},
       {"end", ordered_json::array()},         {"link_wait", ordered_json::array()}};
+  // Of asynchronous schedules alone.
+  const bool versions =
+      std::any_of(all.begin(), all.end(), [](const Span& span) { return span.version >= 0; });
   for (const Span& span : all) {
     if (!drawable(span)) continue;
     rank["kind"].push_back(kind_name(span.kind));
@@ -38,7 +41,7 @@ ordered_json rank_json(const std::vector<Span>& all) {
     rank["start"].push_back(span.start);
     rank["end"].push_back(span.end);
     rank["link_wait"].push_back(finite(span.link_wait));
-    if (span.version >= 0) rank["version"].push_back(span.version);
+    if (versions) rank["version"].push_back(span.version);
   }
   return rank;
 }
@@ -87,7 +90,7 @@ std::vector<Span> parse_rank(const json& value, const std::string& path, std::st
   check_length(ends.size(), kinds.size(), "end", path, where);
   check_length(waits.size(), kinds.size(), "link_wait", path, where);
   // Of asynchronous schedules alone.
-  const auto versions = object.has("version") ? object.integers("version", 0, kMostIndex)
+  const auto versions = object.has("version") ? object.integers("version", -1, kMostIndex)
                                               : std::vector<std::int64_t>();
   if (!versions.empty()) check_length(versions.size(), kinds.size(), "version", path, where);
   std::vector<Span> spans;

@@ -63,6 +63,9 @@ void Flight::push(StepInput input, bool updates) {
   const int count = static_cast<int>(piece->input->inputs.size());
   piece->program = lowered_piece(schedule_.next(count, updates), strategy_);
   inputs_.push_back(piece->input);
+  for (const auto& rank : pipeline_->ranks()) {  // what the caller's GPU work still makes of it
+    for (const auto& stream : rank->streams()) stream->wait_for_current();
+  }
   add_inputs(piece.get(), carried + count);
   add(std::move(piece));
   ++num_under_way_;

@@ -32,6 +32,12 @@ void run(const PlanOptions& options) {
   config::Places places;
   const config::Config config =
       config::read(options.config, options.overrides, catalog::known(), &places);
+  if (config.auto_micro_batch.num != 1) {
+    throw places.located(config::KeyError(
+        "auto_micro_batch.num",
+        "a plan is of a pipeline, without copies beside each other; leave out [auto_micro_batch] "
+        "(num = \"auto\" of it measures by itself)"));
+  }
   const std::int64_t replicas = config.data_parallel.replicas;
   const PlanRequest request =
       plan_request(options, config.pipeline.ranks, (config.data.batch + replicas - 1) / replicas);

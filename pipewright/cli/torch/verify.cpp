@@ -13,6 +13,7 @@
 #include "pipewright/cli/torch/commands.h"
 #include "pipewright/config/read.h"
 #include "pipewright/run/files.h"
+#include "pipewright/schedule/schedule.h"
 
 namespace pipewright::cli {
 namespace {
@@ -103,6 +104,13 @@ void run(const Options& options) {
   config::Places places;
   const config::Config config =
       config::read(options.config, options.overrides, catalog::known(), &places);
+  if (config.auto_micro_batch.num != 1)
+    fmt::print(stderr, "[auto_micro_batch] is left out: what is verified are pipelines\n");
+  if (find_schedule(config.pipeline.schedule).asynchronous) {
+    fmt::print(stderr,
+               "schedule \"{}\" delays its updates: the config's own way is compared with 1f1b's\n",
+               config.pipeline.schedule);
+  }
   if (!options.json)
     fmt::print("{:<18}{:>6}{:>8}  {:<12}{:>11}  {:<6}\n", "schedule", "ranks", "chunks",
                "recompute", "gradients", "bits");
