@@ -13,6 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+UNNAMED = re.compile(r"^namespace \{$(.*?)^\}  // namespace$", re.MULTILINE | re.DOTALL)
 TORCH_HEADERS = ("torch/", "ATen/", "c10/")
 # What a file defines outside of its functions, as well as a glance can tell.
 TYPE = re.compile(r"^(?:(?:struct|class|enum class|enum|using) |TORCH_MODULE\()(\w+)\b(?!::)", re.MULTILINE)
@@ -39,9 +40,12 @@ def closure(file):
     return files, torch
 
 
-def names_of(file):
-    text = file.read_text(encoding="utf-8")
+def names_in(text):
     return {name for match in NAME.findall(text) for name in match if name} | set(TYPE.findall(text))
+
+
+def names_of(file):
+    return names_in(file.read_text(encoding="utf-8"))
 
 
 def header_types(files):
@@ -49,24 +53,34 @@ def header_types(files):
     return {name for file in files if file.suffix == ".h" for name in TYPE.findall(file.read_text(encoding="utf-8"))}
 
 
-def clash(a, b):
-    """Whether two files, as (names, types of their headers), define the same."""
-    (names, types), (other_names, other_types) = a, b
-    return bool(names & (other_names | other_types) or other_names & types)
+def own_names(file):
+    """What the file defines for itself alone."""
+    return {n for part in UNNAMED.findall(file.read_text(encoding="utf-8")) for n in names_in(part)}
+
+
+class File:
+    def __init__(self, path):
+        self.path, self.names, self.own = path, names_of(path), own_names(path)
+        headers = [file for file in closure(path)[0] if file.suffix == ".h"]
+        self.known = {name for header in headers for name in names_of(header)}
+
+    def clashes(self, other):
+        """What one calls its own may not be what the other one's headers define."""
+        mine, theirs = self.known - other.known, other.known - self.known
+        return bool(self.names & other.names or self.own & theirs or other.own & mine)
 
 
 def main():
-    largest, files = int(sys.argv[1]), [Path(name).resolve() for name in sys.argv[2:]]
+    largest, files = int(sys.argv[1]), [File(Path(name).resolve()) for name in sys.argv[2:]]
     groups = []
     for file in files:
-        known = names_of(file), header_types(closure(file)[0]) - names_of(file)
-        fits = (group for group in groups if len(group) < largest and not any(clash(known, other) for other in group))
+        fits = (group for group in groups if len(group) < largest and not any(map(file.clashes, group)))
         group = next(fits, None)
         if group is None:
             group = []
             groups.append(group)
-        group.append(known)
-        print(groups.index(group), file)
+        group.append(file)
+        print(groups.index(group), file.path)
     return 0
 
 

@@ -11,8 +11,8 @@
 namespace pipewright {
 namespace {
 
-using testing::Kind;
-using testing::Segment;
+using testing_nn::Kind;
+using testing_nn::Segment;
 using torch::Tensor;
 
 Tensors gradients_for(const Tensors& outputs) {
@@ -157,7 +157,7 @@ TEST_P(Backward, SomeOutputsWithoutGradient) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, Backward,
-                         ::testing::Combine(::testing::ValuesIn(testing::all_kinds()),
+                         ::testing::Combine(::testing::ValuesIn(testing_nn::all_kinds()),
                                             ::testing::Values(torch::kFloat, torch::kDouble)),
                          [](const auto& tested) {
                            return std::get<0>(tested.param).name +
@@ -201,12 +201,12 @@ TEST(BackwardWhole, ASecondTimeThrows) {
 
 TEST(BackwardSplit, CustomFunctionsRunOnce) {
   torch::manual_seed(1);
-  const Segment segment = testing::custom(torch::kFloat);
+  const Segment segment = testing_nn::custom(torch::kFloat);
   const Pass pass = forward(segment, 0);
-  testing::ScaleAndShift::num_backwards = 0;
+  testing_nn::ScaleAndShift::num_backwards = 0;
   InputHalf half = backward_input(pass.outputs, pass.output_gradients, pass.inputs);
   half.weight_half.run();
-  EXPECT_EQ(testing::ScaleAndShift::num_backwards, 1);
+  EXPECT_EQ(testing_nn::ScaleAndShift::num_backwards, 1);
 }
 
 TEST(BackwardSplit, HooksRunOnce) {

@@ -8,7 +8,7 @@
 
 #include "pipewright/nn/tensors.h"
 
-namespace pipewright::testing {
+namespace pipewright::testing_nn {
 
 using torch::Tensor;
 
@@ -187,4 +187,4 @@ inline std::vector<Kind> all_kinds() {
           {"weightless", weightless}};
 }
 
-}  // namespace pipewright::testing
+}  // namespace pipewright::testing_nn
