@@ -73,7 +73,10 @@ TEST(Verify, PlainModelsPassInEveryWay) {
     modes.insert(one.recompute);
     ranks.insert(one.ranks);
   }
-  EXPECT_EQ(schedules.size(), catalog::known().schedules.size());
+  const auto all = catalog::known().schedules;
+  const auto synchronous = static_cast<std::size_t>(
+      std::count_if(all.begin(), all.end(), [](const auto& one) { return !one.asynchronous; }));
+  EXPECT_EQ(schedules.size(), synchronous);
   EXPECT_THAT(modes, testing::ElementsAre("all", "every", "except_last", "none", "sqrt"));
   EXPECT_THAT(ranks, testing::ElementsAre(1, 2, 3, 4));
 }

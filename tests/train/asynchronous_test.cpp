@@ -223,7 +223,7 @@ TEST(AsynchronousTraining, HoldsNothingOfOldVersionsAfterADrain) {
     std::vector<double> bytes;
     trainer.drain();
     const StepResult result = trainer.gradients(make_batch(12, 40, {}));
-    for (const auto& points : result.timeline.memory) bytes.push_back(points.front().bytes);
+    for (const auto& points : result.timeline.memory) bytes.push_back(points.back().bytes);
     return bytes;
   };
   Trainer plain(make_model({}), cross_entropy(), sgd(), strategy_of(3, 3, "1f1b"));
