@@ -48,7 +48,7 @@ TEST(Svg, EscapesNames) {
 }
 
 TEST(Svg, DrawsNothingForNothing) {
-  EXPECT_THAT(to_svg({}), HasSubstr("</svg>"));
+  EXPECT_THAT(to_svg(std::vector<Timeline>{}), HasSubstr("</svg>"));
   const std::string svg = to_svg(std::vector{named("none")});
   EXPECT_THAT(svg, HasSubstr("nothing ran"));
   EXPECT_THAT(svg, Not(HasSubstr("nan")));
