@@ -95,7 +95,12 @@ std::optional<Place> find_lacked(const Program& program, Instruction lacked) {
     const Place here{rank, walk.position(rank)};
     const auto lacked = walk.lacks(rank);
     const auto there = lacked ? find_lacked(program, *lacked) : std::nullopt;
-    internal_check(there.has_value(), "a stuck rank waits for something that is nowhere");
+    internal_check(lacked.has_value(), "a stuck rank waits for something");
+    if (!there) {  // an open Program may leave a backward to the next one
+      reject(program, here,
+             fmt::format("{} needs {}, which no rank has", to_text(program.ranks[rank][here.step]),
+                         to_text(*lacked)));
+    }
     const Instruction wanted = program.ranks[there->rank][there->step];
     const Instruction waiting = program.ranks[rank][here.step];
     if (there->rank == rank) {

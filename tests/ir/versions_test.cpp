@@ -254,5 +254,13 @@ TEST(CarriedMicroBatches, AFewBytesCannotAskForMuchMemory) {
               HasSubstr("cannot be carried over 2 stages"));
 }
 
+TEST(ValidateVersions, NamesWhatAnOpenProgramLeavesTooEarly) {
+  EXPECT_THAT(verdict(parse_program("micro_batches 3\nkeeps 1 2\ncarried 1 0 1\nopen\n"
+                                    "placement 0 1\n"
+                                    "rank 0: 0F1@0 0B0@0 0STEP@1 0F2@1 0W1@0\n"
+                                    "rank 1: 1F1@1 1B1@1 1F2@1 1B2@1 1STEP@2\n")),
+              HasSubstr("0W1 needs 0I1, which no rank has"));
+}
+
 }  // namespace
 }  // namespace pipewright

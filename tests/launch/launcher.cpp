@@ -4,7 +4,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -26,7 +25,7 @@ std::string contents(const fs::path& file) {
 }
 
 std::string unique_name() {
-  static std::atomic<int> count{0};
+  static int count = 0;
   return std::to_string(getpid()) + "_" + std::to_string(count++);
 }
 
