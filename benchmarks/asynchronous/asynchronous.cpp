@@ -88,7 +88,6 @@ class Side {
     for (std::size_t i = first; i < results.size() - results.size() / 4; ++i) {
       seconds += results[i].seconds;
       busy += StepTimes(results[i].timeline).busy();
-      ++counted_;
     }
     const auto count = static_cast<double>(results.size() - results.size() / 4 - first);
     seconds_.push_back(seconds / count);
@@ -145,7 +144,6 @@ class Side {
   Batch batch_;
   std::vector<double> seconds_;
   std::vector<double> bubbles_;
-  int counted_ = 0;
   StepResult last_;
 };
 

@@ -55,13 +55,14 @@ void Flight::fail() {
 /// Numbers for its micro-batches that no other under way has: those are of at most `ranks`
 /// mini-batches.
 void Flight::push(StepInput input, bool updates) {
-  input.first_number = num_pushed_++ % (strategy_.ranks + 1) * strategy_.micro_batches;
   const int carried = schedule_.num_carried();
+  input.first_number = num_pushed_ % (strategy_.ranks + 1) * strategy_.micro_batches;
   auto piece = std::make_shared<Piece>();
   piece->input = std::make_shared<const StepInput>(std::move(input));
   piece->updates = updates;
   const int count = static_cast<int>(piece->input->inputs.size());
   piece->program = lowered_piece(schedule_.next(count, updates), strategy_);
+  ++num_pushed_;
   inputs_.push_back(piece->input);
   for (const auto& rank : pipeline_->ranks()) {  // what the caller's GPU work still makes of it
     for (const auto& stream : rank->streams()) stream->wait_for_current();

@@ -51,7 +51,8 @@ class Flight {
   Flight(Flight&&) = delete;
   Flight& operator=(Flight&&) = delete;
 
-  /// The next mini-batch; `updates` as of ContinuingSchedule. Returns at once.
+  /// The next mini-batch; `updates` as of ContinuingSchedule. Returns at once. Throws
+  /// InvalidArgument for one that the schedule cannot take, and then nothing has changed.
   void push(StepInput input, bool updates);
 
   /// So many pieces must be under way that no rank waits for the caller.
@@ -65,11 +66,9 @@ class Flight {
   /// Does the rest: when it returns, all ranks have ended. Pieces stay to be taken.
   void drain();
 
-  std::chrono::steady_clock::time_point start() const { return start_; }
-
  private:
   void add(std::shared_ptr<Piece> piece);
-  void add_inputs(Piece* piece, int carried);
+  void add_inputs(Piece* piece, int count);
   std::shared_ptr<Piece> wait_for(std::size_t number);
   void serve(std::size_t rank);
   void run_piece(std::size_t rank, std::size_t number, Piece* piece);

@@ -95,10 +95,10 @@ void Training::take_off() {
 
 StepResult Training::fly(const Batch& batch, StepKind kind) {
   StepInput input = make_input(batch, kind);
+  if (!flight_) take_off();
+  flight_->push(std::move(input), kind == StepKind::kUpdate);
+  count(kind);
   try {
-    if (!flight_) take_off();
-    flight_->push(std::move(input), kind == StepKind::kUpdate);
-    count(kind);
     if (flight_->num_under_way() > flight_depth_) take_piece();
   } catch (const std::exception& error) {
     abandon(error.what());

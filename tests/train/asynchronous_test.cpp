@@ -266,6 +266,18 @@ TEST(AsynchronousTraining, RefusesWhatNeedsAllRanksAtOnce) {
   EXPECT_THAT(refusal_of(strategy), HasSubstr("vertical_sync is of schedule 'pipedream'"));
 }
 
+TEST(AsynchronousTraining, GoesOnAfterABatchWithTooFewMicroBatches) {
+  Course run(strategy_of(3, 3, "pipedream-2bw"));
+  EXPECT_THAT(refusal([&] { run.trainer.step(make_batch(2, 12, {})); }),
+              HasSubstr("would update after 2 micro-batches, but with 3 ranks"));
+  run.take(run.trainer.step(make_batch(11, 12, {})));
+  for (const StepResult& result : run.trainer.drain()) run.take(result);
+  ASSERT_EQ(run.results.size(), 13U);
+  EXPECT_EQ(run.results.back().step, 12);
+  Course other(strategy_of(3, 3, "pipedream-2bw"), 13);
+  EXPECT_THAT(different(run.trainer, state_of(other.trainer)), testing::IsEmpty());
+}
+
 TEST(AsynchronousTraining, RefusesALossWhoseWeightIsKnownTooLate) {
   Loss loss = cross_entropy();
   loss.weight = nullptr;
