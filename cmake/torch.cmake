@@ -3,6 +3,9 @@ find_package(Torch REQUIRED)
 add_library(pipewright_libtorch INTERFACE)
 set_target_properties(pipewright_libtorch PROPERTIES EXPORT_NAME libtorch)
 target_link_libraries(pipewright_libtorch INTERFACE ${TORCH_LIBRARIES})
+# PyPI's LibTorch 2.x carries parts of an older C++ library (std::filesystem) and lets them be seen: a program that finds
+# them there crashes in remove_all(). The machine's own must come first.
+target_link_options(pipewright_libtorch INTERFACE "SHELL:-Wl,--push-state,--no-as-needed -lstdc++ -Wl,--pop-state")
 # Its headers are not ours to warn about.
 target_include_directories(pipewright_libtorch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
 separate_arguments(torch_flags UNIX_COMMAND "${TORCH_CXX_FLAGS}")

@@ -14,6 +14,8 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "benchmarks/common/headline.h"
+#include "benchmarks/common/measure.h"
 #include "pipewright/app/run.h"
 #include "pipewright/base/file.h"
 #include "pipewright/base/units.h"
@@ -95,8 +97,8 @@ class Side {
     last_ = std::move(results[results.size() / 2]);
   }
 
-  double seconds() const { return median(seconds_); }
-  double bubble() const { return median(bubbles_); }
+  double seconds() const { return bench::median(seconds_); }
+  double bubble() const { return bench::median(bubbles_); }
   double samples_a_second() const { return way_.micro_batches * kRowsAMicroBatch / seconds(); }
   const Way& way() const { return way_; }
   const StepResult& last() const { return last_; }
@@ -133,10 +135,6 @@ class Side {
   static std::unique_ptr<torch::optim::Optimizer> sgd(std::vector<torch::Tensor> parameters) {
     return std::make_unique<torch::optim::SGD>(std::move(parameters), 1e-3);
   }
-  static double median(std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    return values[values.size() / 2];
-  }
 
   Way way_;
   Strategy strategy_;
@@ -172,6 +170,12 @@ void measure_speed(const Options& o) {
                 side->way().schedule.c_str(), side->way().micro_batches, 1000 * side->seconds(),
                 side->samples_a_second(), side->samples_a_second() / plain, 100 * side->bubble(),
                 100 * side->predicted_bubble(), versions.empty() ? "1 each" : versions.c_str());
+    if (side->way().schedule != "1f1b") {
+      bench::add({fmt::format("{} over 1f1b, K={} M={}: throughput, bubble", side->way().schedule,
+                              o.ranks, side->way().micro_batches),
+                  fmt::format("{:.2f}, {:.1f} %", side->samples_a_second() / plain,
+                              100 * side->bubble())});
+    }
   }
   std::printf(
       "\nBytes at the peak over those of 1f1b with the same M, and what the copies of weights take "

@@ -2,22 +2,21 @@
 // against that of threads, and how much of the communication the step waits for.
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "pipewright/base/error.h"
-#include "pipewright/launch/launch.h"
+#include "benchmarks/common/headline.h"
+#include "benchmarks/common/measure.h"
+#include "benchmarks/common/processes.h"
 #include "pipewright/models/gpt.h"
 #include "pipewright/train/training.h"
 #include "pipewright/transport/environment.h"
 #include "pipewright/transport/process_transport.h"
 
 using namespace pipewright;
+using bench::median;
 
 namespace {
 
@@ -36,11 +35,6 @@ struct Options {
 
 constexpr int kWarmUpSteps = 3;
 constexpr int kVocabulary = 65;
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 Batch make_batch(const Options& o) {
   torch::manual_seed(1);
@@ -120,24 +114,10 @@ Measured measure(const Options& o, const std::string& transport) {
   return measured;
 }
 
-/// Says nothing: the figures come in files.
-class Quiet : public launch::Sink {
- public:
-  void message(std::string_view text) override { words += fmt::format("{}\n", text); }
-  void output(launch::Stream, std::string_view bytes) override { words += bytes; }
-  std::string words;
-};
-
 std::vector<Measured> measure_processes(const Options& o) {
-  const auto folder =
-      std::filesystem::temp_directory_path() / fmt::format("pipewright-{}", getpid());
-  std::filesystem::create_directories(folder);
-  launch::LaunchOptions options;
-  options.local_ranks = o.ranks;
-  options.log_dir = (folder / "logs").string();
-  options.command = {std::filesystem::read_symlink("/proc/self/exe").string()};
+  std::vector<std::string> arguments;
   const auto add = [&](const char* name, const auto& value) {
-    options.command.insert(options.command.end(), {name, fmt::format("{}", value)});
+    arguments.insert(arguments.end(), {name, fmt::format("{}", value)});
   };
   add("--ranks", o.ranks);
   add("--micro-batches", o.micro_batches);
@@ -147,16 +127,9 @@ std::vector<Measured> measure_processes(const Options& o) {
   add("--batch", o.batch);
   add("--steps", o.steps);
   add("--schedule", o.schedule);
-  add("--out", (folder / "rank").string());
-  Quiet quiet;
-  const int status = launch::launch(options, quiet);
   std::vector<Measured> all;
-  for (int rank = 0; status == 0 && rank < o.ranks; ++rank) {
-    std::ifstream file(fmt::format("{}{}.json", (folder / "rank").string(), rank));
-    all.push_back(nlohmann::json::parse(file).get<Measured>());
-  }
-  std::filesystem::remove_all(folder);
-  if (status != 0) throw Error("benchmark", fmt::format("a rank failed:\n{}", quiet.words));
+  for (const nlohmann::json& one : bench::run_ranks(o.ranks, arguments))
+    all.push_back(one.get<Measured>());
   return all;
 }
 
@@ -178,6 +151,10 @@ void print_traffic(const Options& o, const std::vector<Measured>& ranks) {
       "{} ranks a step: {:.0f} messages (least {:.0f}), {:.0f} bytes (least {:.0f}, {:+.2f} %)\n",
       o.ranks, sum.messages, least_messages(o), sum.bytes, least_bytes(o),
       100 * (sum.bytes / least_bytes(o) - 1));
+  bench::add({fmt::format("messages and bytes of {} processes over the least possible", o.ranks),
+              fmt::format("{:.2f} and {:.4f}", sum.messages / least_messages(o),
+                          sum.bytes / least_bytes(o)),
+              "bytes at most 1.01", sum.bytes <= 1.01 * least_bytes(o)});
 }
 
 void compare(const Options& o) {
@@ -199,6 +176,8 @@ void compare(const Options& o) {
       o.ranks, 1e3 * median(threads), 100 * median(idle_threads), 1e3 * median(processes),
       100 * median(idle_processes), median(ratios), *std::min_element(ratios.begin(), ratios.end()),
       *std::max_element(ratios.begin(), ratios.end()));
+  bench::add({fmt::format("{} processes over {} threads, step time", o.ranks, o.ranks),
+              fmt::format("{:.3f}", median(ratios))});
 }
 
 Options parse(int argc, char** argv, CLI::App* app) {
@@ -228,8 +207,7 @@ int main(int argc, char** argv) {
       compare(o);
       return 0;
     }
-    std::ofstream(fmt::format("{}{}.json", o.out, place.rank))
-        << nlohmann::json(measure(o, "gloo"));
+    bench::leave_result(o.out, measure(o, "gloo"));
     return 0;
   } catch (const CLI::ParseError& error) {
     return app.exit(error);

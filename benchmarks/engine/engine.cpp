@@ -6,6 +6,7 @@
 // Everything is a ratio taken in one run: the two sides of a comparison take turns, and medians are
 // compared.
 
+#include <fmt/format.h>
 #include <torch/torch.h>
 
 #include <CLI/CLI.hpp>
@@ -14,6 +15,8 @@
 #include <map>
 #include <thread>
 
+#include "benchmarks/common/headline.h"
+#include "benchmarks/common/measure.h"
 #include "pipewright/exec/step_clock.h"
 #include "pipewright/exec/workers.h"
 #include "pipewright/memory/meter.h"
@@ -21,6 +24,10 @@
 
 namespace pipewright {
 namespace {
+
+using bench::median;
+using bench::seconds_of;
+using bench::spread;
 
 struct Sizes {
   int dim = 256;
@@ -76,18 +83,6 @@ Sequence make_model(const Sizes& sizes) {
 
 std::unique_ptr<torch::optim::Optimizer> sgd(std::vector<torch::Tensor> parameters) {
   return std::make_unique<torch::optim::SGD>(std::move(parameters), 1e-3);
-}
-
-double seconds_of(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
-                   values.end());
-  return values[values.size() / 2];
 }
 
 /// The loop anybody would write: micro-batches one after the other, gradients accumulated, one
@@ -157,13 +152,6 @@ Turns take_turns(int repeats, const std::function<void()>& a, const std::functio
   return turns;
 }
 
-/// How quiet the machine was: of the same work, the time that one in ten was longer than, over the
-/// time that one in ten was shorter than. Above 1.1 or so, do not believe the rest.
-double spread(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() * 9 / 10] / values[values.size() / 10];
-}
-
 void compare_with_loop(const Sizes& sizes, int micro_batches) {
   const Batch batch = make_batch(sizes);
   PlainLoop loop(sizes, micro_batches);
@@ -176,6 +164,9 @@ void compare_with_loop(const Sizes& sizes, int micro_batches) {
       "%.2f\n",
       micro_batches, 1e3 * median(turns.a), 1e3 * median(turns.b), median(turns.ratios),
       spread(turns.a));
+  bench::add({fmt::format("engine / hand-written loop, K=1 M={}", micro_batches),
+              fmt::format("{:.3f}", median(turns.ratios)), "at most 1.02",
+              median(turns.ratios) <= 1.02});
 }
 
 /// Loops on as many pinned threads at the same time: what the cores give when nobody waits for
@@ -262,6 +253,10 @@ void measure_pipeline(const Sizes& sizes, int ranks, int micro_batches,
       ranks, micro_batches, schedule.c_str(), 1e3 * median(turns.a), 1e3 * median(turns.b),
       100 * median(bubbles), 100 * formula, 100 * formula + 3, 100 * median(replayed),
       100 / (1 - formula) / median(turns.ratios), spread(turns.a));
+  bench::add({fmt::format("bubble of {}, K={} M={}", schedule, ranks, micro_batches),
+              fmt::format("{:.1f} %", 100 * median(bubbles)),
+              fmt::format("the formula's {:.1f} % and 3 points", 100 * formula),
+              median(bubbles) <= formula + 0.03});
 }
 
 /// What it costs to write an instruction down, once for the begin and once for the end.

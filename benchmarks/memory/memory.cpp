@@ -14,8 +14,8 @@
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "benchmarks/common/measure.h"
 #include "pipewright/base/error.h"
 #include "pipewright/base/file.h"
 #include "pipewright/base/units.h"
@@ -29,6 +29,8 @@
 
 namespace pipewright {
 namespace {
+
+using bench::parts_of;
 
 struct Options {
   std::string device = "cpu";
@@ -47,13 +49,6 @@ struct Options {
   torch::Device where() const { return torch::Device(device); }
   bool on_gpu() const { return where().is_cuda(); }
 };
-
-std::vector<std::string> parts_of(const std::string& text) {
-  std::vector<std::string> parts;
-  std::stringstream stream(text);
-  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
-  return parts;
-}
 
 Precision precision_of(const std::string& name) {
   if (name == "fp32") return Precision::kFull;

@@ -12,6 +12,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "benchmarks/common/headline.h"
+#include "benchmarks/common/measure.h"
 #include "pipewright/base/error.h"
 #include "pipewright/base/file.h"
 #include "pipewright/plan/search.h"
@@ -85,11 +87,7 @@ struct Way {
   std::vector<double> seconds;
   std::int64_t peak_bytes = 0;
 
-  double median() const {
-    std::vector<double> sorted = seconds;
-    std::sort(sorted.begin(), sorted.end());
-    return sorted[sorted.size() / 2];
-  }
+  double median() const { return bench::median(seconds); }
   double mib() const { return static_cast<double>(peak_bytes) / (1 << 20); }
 };
 
@@ -181,6 +179,29 @@ void print(const Way& way) {
              1e3 * way.predicted.step_seconds, 100 * (way.predicted.step_seconds / measured - 1));
 }
 
+/// `budgets` are those of ways from `first` on.
+void add_headlines(const std::vector<Way>& ways, const std::vector<Way>& budgets,
+                   std::size_t first) {
+  double worst = 0, slowest = 0, fastest = 1e9;
+  for (const auto* list : {&ways, &budgets}) {
+    for (const Way& way : *list) {
+      if (way.trainer != nullptr)
+        worst = std::max(worst, std::abs(way.predicted.step_seconds / way.median() - 1));
+    }
+  }
+  for (std::size_t i = 0; i < budgets.size(); ++i) {
+    if (budgets[i].trainer == nullptr) continue;
+    const double ratio = budgets[i].median() / ways[first + i].median();
+    slowest = std::max(slowest, ratio);
+    fastest = std::min(fastest, ratio);
+  }
+  bench::add({"predicted step times over all recompute modes, the worst",
+              fmt::format("{:.1f} % off", 100 * worst), "within 10 %", worst <= 0.1});
+  bench::add({"budget over every n and sqrt at their own peak, step time",
+              fmt::format("{:.2f} to {:.2f}", fastest, slowest), "at most 1.02, below 1 somewhere",
+              slowest <= 1.02 && fastest < 1});
+}
+
 /// Every way, then budgets of the peaks that every n and sqrt had.
 void compare_modes(const Options& o) {
   Comparison comparison(o);
@@ -213,6 +234,7 @@ void compare_modes(const Options& o) {
       plot.series[1].points.emplace_back(ways[i].mib(), 1e3 * budget.median());
   }
   if (!o.svg.empty()) write_file(o.svg, to_svg(plot), "--svg");
+  add_headlines(ways, budgets, first_with_peak);
 }
 
 /// Peak activations of GPipe with recompute against N + L/K * N/M: of the stage's inputs of all

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string>
 
+#include "pipewright/models/fused_block.h"
 #include "pipewright/models/transformer.h"
 #include "pipewright/torch/compat.h"
 
@@ -64,6 +65,8 @@ struct BlockImpl : torch::nn::Module {
         down(register_module("down", linear(4 * o.dim, o.dim, branch_deviation(o)))) {}
 
   torch::Tensor forward(torch::Tensor x) {  // (B, T, C)
+    if (!(is_training() && dropout > 0) && can_fuse_block(x))
+      return fused_block(x, weights(), {heads, norm1->options.eps(), gelu});
     x = x + drop(attend(norm1(x)));
     return x + drop(project(down, torch::gelu(project(up, norm2(x)), gelu)));
   }
@@ -75,6 +78,11 @@ struct BlockImpl : torch::nn::Module {
     const auto mixed = compat::attention(parts[0], parts[1], parts[2],
                                          {.dropout = is_training() ? dropout : 0, .causal = true});
     return project(proj, mixed.transpose(1, 2).reshape({b, t, c}));
+  }
+
+  BlockWeights weights() const {
+    return {norm1->weight, norm1->bias, qkv->weight, qkv->bias, proj->weight, proj->bias,
+            norm2->weight, norm2->bias, up->weight,  up->bias,  down->weight, down->bias};
   }
 
   torch::Tensor drop(const torch::Tensor& x) { return torch::dropout(x, dropout, is_training()); }

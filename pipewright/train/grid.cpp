@@ -9,9 +9,11 @@
 
 #include "pipewright/base/error.h"
 #include "pipewright/transport/gloo.h"
+#include "pipewright/transport/inproc.h"
 #include "pipewright/transport/nccl.h"
 #include "pipewright/transport/ordered_transport.h"
 #include "pipewright/transport/process_transport.h"
+#include "pipewright/transport/slow_link.h"
 
 namespace pipewright {
 namespace {
@@ -121,6 +123,16 @@ Grid make_grid(const Strategy& strategy) {
     refuse(fmt::format("transport = '{}'; this build has {}{}", strategy.transport,
                        fmt::join(known, ", "), how_to_get(strategy.transport)));
   }
+  if (!(strategy.link_bandwidth >= 0)) {
+    refuse(fmt::format("link_bandwidth = {}; use bytes a second, or 0 for as fast as it goes",
+                       strategy.link_bandwidth));
+  }
+  if (strategy.link_bandwidth != 0 && strategy.transport != "threads") {
+    refuse(
+        fmt::format("link_bandwidth = {} is of ranks that are threads; transport = '{}' has "
+                    "links of its own",
+                    strategy.link_bandwidth, strategy.transport));
+  }
   if (strategy.transport == "threads") {
     if (grid.replicas == 1) return grid;
     refuse(
@@ -152,10 +164,12 @@ std::unique_ptr<Transport> make_transport(const Grid& grid, const Strategy& stra
     return process_transport(grid, strategy, std::move(stage_devices), placement);
   const bool cores_for_all =
       grid.ranks <= std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  return std::make_unique<InprocTransport>(
-      grid.ranks, std::move(stage_devices),
-      std::chrono::duration<double>(strategy.deadline_seconds),
+  const std::chrono::duration<double> deadline(strategy.deadline_seconds);
+  std::unique_ptr<Transport> made = std::make_unique<InprocTransport>(
+      grid.ranks, std::move(stage_devices), deadline,
       std::chrono::microseconds(cores_for_all ? kSpinMicroseconds : 0));
+  if (strategy.link_bandwidth == 0) return made;
+  return std::make_unique<SlowLink>(std::move(made), strategy.link_bandwidth, deadline);
 }
 
 }  // namespace pipewright

@@ -61,6 +61,9 @@ struct Strategy {
   std::vector<char> offload_stages = {};
   int threads_per_rank = 0;       // 0: cores / ranks, at least 1
   double deadline_seconds = 300;  // of every wait for another rank
+  /// Of ranks that are threads: what one sends another takes as long as over a link of so many
+  /// bytes a second, one link each way. To see what a slower network would do. 0: no time.
+  double link_bandwidth = 0;
 
   // Processes.
   /// "threads": the ranks are threads of this process. "gloo": each is a process of its own,

@@ -218,6 +218,33 @@ TEST(Options, ShapesMayChangeFromMicroBatchToMicroBatch) {
   }
 }
 
+TEST(Options, ASlowLinkChangesNoBit) {
+  Tensors right;
+  for (const double bandwidth : {0.0, 1e5}) {
+    Strategy strategy = strategy_of(3, 4);
+    strategy.link_bandwidth = bandwidth;
+    Trainer trainer(make_model({}), cross_entropy(), sgd(), strategy);
+    for (int step = 0; step < 2; ++step) trainer.step(make_batch(8, step, {}));
+    const Tensors state = state_of(trainer);
+    if (bandwidth == 0) {
+      right = state;
+      continue;
+    }
+    for (std::size_t i = 0; i < state.size(); ++i) EXPECT_TRUE(state[i].equal(right[i])) << i;
+  }
+}
+
+TEST(Options, ALinkThatIsNoneIsRefused) {
+  Strategy strategy = strategy_of(2, 4);
+  strategy.link_bandwidth = -1;
+  EXPECT_THAT(refusal([&] { Trainer trainer(make_model({}), cross_entropy(), sgd(), strategy); }),
+              AllOf(HasSubstr("link_bandwidth = -1"), HasSubstr("bytes a second")));
+  strategy.link_bandwidth = 1e9;
+  strategy.transport = "gloo";
+  EXPECT_THAT(refusal([&] { Trainer trainer(make_model({}), cross_entropy(), sgd(), strategy); }),
+              AllOf(HasSubstr("link_bandwidth"), HasSubstr("threads")));
+}
+
 TEST(Options, DevicesThatAreNotThereAreRefused) {
   const auto with = [](std::vector<std::string> devices) {
     Strategy strategy = strategy_of(2, 2);

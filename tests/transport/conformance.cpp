@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <stdexcept>
+#include <thread>
 
 namespace pipewright {
 namespace {
@@ -263,6 +264,23 @@ const std::vector<ConformanceCase>& conformance_cases() {
       {"TensorsThatAreIndependent", tensors_that_are_independent},
   };
   return cases;
+}
+
+std::vector<std::string> on_threads(const ConformanceCase& one, Transport& transport) {
+  std::vector<std::string> thrown(kConformanceRanks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kConformanceRanks; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        one.body(transport, rank, kConformanceRanks);
+      } catch (const std::exception& error) {
+        thrown[static_cast<std::size_t>(rank)] = error.what();
+        transport.abort();
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  return thrown;
 }
 
 }  // namespace pipewright

@@ -22,6 +22,9 @@ inline constexpr int kConformanceRanks = 3;
 /// Those that leave the transport as it was.
 const std::vector<ConformanceCase>& conformance_cases();
 
+/// Runs a body on a thread a rank; what each of them threw, or nothing.
+std::vector<std::string> on_threads(const ConformanceCase& one, Transport& transport);
+
 /// Throws where the tensors are not the same: defined or not, dtype, sizes, strides, every value.
 void expect_same(const torch::Tensor& got, const torch::Tensor& expected, const std::string& what);
 void expect_same(const Message& got, const Message& expected, const std::string& what);

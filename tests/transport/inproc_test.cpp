@@ -24,24 +24,6 @@ InprocTransport make_inproc(int num_ranks, double deadline_seconds, int spin_mic
           duration<double>(deadline_seconds), microseconds(spin_microseconds)};
 }
 
-/// Runs a body on a thread a rank; what each of them threw, or nothing.
-std::vector<std::string> on_threads(const ConformanceCase& one, Transport& transport) {
-  std::vector<std::string> thrown(kConformanceRanks);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < kConformanceRanks; ++rank) {
-    threads.emplace_back([&, rank] {
-      try {
-        one.body(transport, rank, kConformanceRanks);
-      } catch (const std::exception& error) {
-        thrown[static_cast<std::size_t>(rank)] = error.what();
-        transport.abort();
-      }
-    });
-  }
-  for (auto& thread : threads) thread.join();
-  return thrown;
-}
-
 class Inproc : public testing::TestWithParam<ConformanceCase> {};
 
 TEST_P(Inproc, Conforms) {

@@ -81,6 +81,12 @@ TEST(Wire, RefusesHeadersThatDescribeNothing) {
                     HasSubstr("do all processes run the same program?")));
 }
 
+/// LibTorch 2.x has types, bits and parts of a byte, that it cannot copy.
+bool can_copy(torch::ScalarType type) {
+  return c10::isIntegralType(type, /*includeBool=*/true) || c10::isFloatingType(type) ||
+         c10::isComplexType(type);
+}
+
 /// A header that was let pass must be safe to use, up to the size of its buffer.
 void use(const MessageHeader& header) {
   constexpr std::int64_t kMost = 1 << 16;
@@ -90,7 +96,8 @@ void use(const MessageHeader& header) {
   const Message message = unpack(torch::zeros({bytes}, torch::kByte), header);
   ASSERT_EQ(message.tensors.size(), header.tensors.size());
   for (const auto& tensor : message.tensors) {
-    if (tensor.defined() && tensor.numel() < kMost) tensor.clone();
+    if (tensor.defined() && tensor.numel() < kMost && can_copy(tensor.scalar_type()))
+      tensor.clone();
   }
 }
 

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace pipewright::bench {
+
+inline double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+inline double seconds_of(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// How quiet the machine was: of the same work, the time that one in ten was longer than, over the
+/// time that one in ten was shorter than. Above 1.1 or so, do not believe the rest.
+inline double spread(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() * 9 / 10] / values[values.size() / 10];
+}
+
+inline std::vector<std::string> parts_of(const std::string& text) {
+  std::vector<std::string> parts;
+  std::stringstream stream(text);
+  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
+  return parts;
+}
+
+}  // namespace pipewright::bench

@@ -1,0 +1,167 @@
+#include "benchmarks/pipeline/cell.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include "benchmarks/common/measure.h"
+#include "benchmarks/common/processes.h"
+#include "pipewright/models/gpt.h"
+#include "pipewright/plan/search.h"
+#include "pipewright/profile/measure.h"
+#include "pipewright/recompute/modes.h"
+#include "pipewright/run/measured_costs.h"
+#include "pipewright/schedule/schedule.h"
+#include "pipewright/sim/simulate.h"
+#include "pipewright/trace/breakdown.h"
+#include "pipewright/train/trainer.h"
+
+namespace pipewright::bench {
+namespace {
+
+constexpr int kWarmUp = 2;
+
+Sequence make_model(const Sizes& s, bool later = false) {
+  torch::manual_seed(1);
+  return make_gpt({.layers = s.layers,
+                   .dim = s.dim,
+                   .heads = s.heads,
+                   .seq = s.seq,
+                   .vocab = s.vocab,
+                   .tied = false,
+                   .later = later});
+}
+
+Batch make_batch(const Sizes& s, int rows) {
+  torch::manual_seed(2);
+  return {.inputs = {torch::randint(s.vocab, {rows, s.seq})},
+          .targets = {torch::randint(s.vocab, {rows, s.seq})}};
+}
+
+std::unique_ptr<torch::optim::Optimizer> sgd(const Parameters& parameters) {
+  return std::make_unique<torch::optim::SGD>(parameters, 1e-3);
+}
+
+Strategy strategy_of(const Cell& cell) {
+  Strategy strategy;
+  strategy.ranks = cell.ranks;
+  strategy.micro_batches = cell.micro_batches;
+  strategy.schedule = cell.schedule;
+  strategy.threads_per_rank = 1;
+  strategy.transport = cell.way == "processes" ? "gloo" : "threads";
+  strategy.link_bandwidth = cell.link;
+  if (cell.recompute) strategy.recompute = RecomputeMode::kAll;
+  return strategy;
+}
+
+/// The bubble of the schedule where every stage takes what the mean of the measured ones took.
+double formula_bubble(const Cell& cell, const Timeline& timeline, std::size_t num_stages) {
+  std::vector<StageCost> stages = measured_costs(timeline, num_stages);
+  StageCost mean;
+  for (const StageCost& stage : stages) {
+    const auto share = 1.0 / static_cast<double>(num_stages);
+    mean.forward += share * stage.forward;
+    mean.backward += share * stage.backward;
+    mean.backward_input += share * stage.backward_input;
+    mean.backward_weight += share * stage.backward_weight;
+    mean.recompute += share * stage.recompute;
+  }
+  StepCosts costs;
+  costs.stages.assign(num_stages, mean);
+  return simulate(
+             make_schedule(
+                 {.name = cell.schedule, .ranks = cell.ranks, .micro_batches = cell.micro_batches}),
+             costs)
+      .times.bubble_fraction();
+}
+
+double page_faults() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  return static_cast<double>(used.ru_minflt);
+}
+
+/// Steps in this process, alone or as one of several.
+Measured run_steps(const Sizes& sizes, const Cell& cell, int steps) {
+  Trainer trainer(make_model(sizes, cell.way == "processes"), cross_entropy(), sgd,
+                  strategy_of(cell));
+  const Batch batch = make_batch(sizes, sizes.batch);
+  for (int i = 0; i < kWarmUp; ++i) trainer.step(batch);
+  Measured measured;
+  measured.fastest = 1e9;
+  StepResult last;
+  measured.faults = -page_faults();
+  measured.step = seconds_of([&] {
+    for (int i = 0; i < steps; ++i) {
+      last = trainer.step(batch);
+      measured.busy += StepTimes(last.timeline).busy() / steps;
+      measured.fastest = std::min(measured.fastest, last.seconds);
+    }
+  });
+  measured.step /= steps;
+  measured.faults = (measured.faults + page_faults()) / steps;
+  if (cell.way == "processes") return measured;
+  measured.formula = formula_bubble(cell, last.timeline, trainer.sizes().size());
+  const Breakdown parts = breakdown(StepTimes(last.timeline));
+  for (const BreakdownPart& part : kBreakdownParts)
+    measured.parts.push_back(parts.*part.value / parts.total);
+  return measured;
+}
+
+std::vector<std::string> arguments_of(const Sizes& s, const Cell& cell, int steps) {
+  return {"--layers",        fmt::to_string(s.layers),
+          "--dim",           fmt::to_string(s.dim),
+          "--heads",         fmt::to_string(s.heads),
+          "--seq",           fmt::to_string(s.seq),
+          "--vocab",         fmt::to_string(s.vocab),
+          "--batch",         fmt::to_string(s.batch),
+          "--steps",         fmt::to_string(steps),
+          "--ranks",         fmt::to_string(cell.ranks),
+          "--micro-batches", fmt::to_string(cell.micro_batches),
+          "--schedules",     cell.schedule};
+}
+
+}  // namespace
+
+Measured measure(const Sizes& sizes, const Cell& cell, int steps) {
+  if (cell.way == "threads") return run_steps(sizes, cell, steps);
+  Measured measured;
+  for (const nlohmann::json& rank : run_ranks(cell.ranks, arguments_of(sizes, cell, steps))) {
+    measured.step = std::max(measured.step, rank.at("step").get<double>());
+    measured.fastest = std::max(measured.fastest, rank.at("fastest").get<double>());
+    measured.busy = rank.at("busy").get<double>();  // each of them knows all
+  }
+  return measured;
+}
+
+nlohmann::json measure_rank(const Sizes& sizes, const Cell& cell, int steps) {
+  const Measured measured = run_steps(sizes, cell, steps);
+  return {{"step", measured.step}, {"fastest", measured.fastest}, {"busy", measured.busy}};
+}
+
+Profile profile_of(const Sizes& sizes, int rows) {
+  const Batch batch = make_batch(sizes, rows);
+  MeasureOptions options;
+  options.optimizer = sgd;
+  options.model = "gpt";
+  return measure_profile(make_model(sizes), cross_entropy(), batch.inputs, batch.targets, options);
+}
+
+double predicted_seconds(const Profile& profile, const Sizes& sizes, const Cell& cell) {
+  const ScheduleInfo& schedule = find_schedule(cell.schedule);
+  Plan plan;
+  plan.schedule = cell.schedule;
+  plan.ranks = cell.ranks;
+  plan.chunks = schedule.default_chunks;
+  plan.global_batch = sizes.batch;
+  plan.micro_batches = cell.micro_batches;
+  plan.micro_batch_size = profile.micro_batch_size;
+  Cell alike = cell;
+  alike.way = "threads";
+  plan.sizes = Trainer(make_model(sizes), cross_entropy(), sgd, strategy_of(alike)).sizes();
+  if (cell.recompute) {
+    for (const int size : plan.sizes) plan.operations.push_back(keep_checkpoints(size, {1}, false));
+  }
+  return predict(std::span(&profile, 1), plan, cell.link).step_seconds;
+}
+
+}  // namespace pipewright::bench

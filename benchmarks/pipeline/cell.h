@@ -1,0 +1,56 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "pipewright/cost/profile.h"
+
+namespace pipewright::bench {
+
+/// The transformer and its batch: torch.distributed.pipelining is given the same.
+struct Sizes {
+  int layers = 16;
+  int dim = 256;
+  int heads = 4;
+  int seq = 128;
+  int vocab = 256;
+  int batch = 32;
+};
+
+/// One way to train it.
+struct Cell {
+  int ranks = 1;
+  int micro_batches = 1;
+  std::string schedule = "1f1b";
+  std::string way = "threads";  // or "processes"
+  double link = 0;              // bytes a second; 0: no time
+  bool recompute = false;       // of every stage from its input
+
+  friend bool operator==(const Cell&, const Cell&) = default;
+};
+
+/// What it took. Times are seconds of a step.
+struct Measured {
+  double step = 0;            // the mean, as from a caller's first to its last over their number
+  double fastest = 0;         // of the steps
+  double busy = 0;            // summed over ranks
+  double faults = 0;          // pages touched first: what the allocator gave back before
+  double formula = 0;         // the bubble of stages that all take what the mean one took
+  double predicted = 0;       // from layers that were measured alone; 0: of no profile
+  std::vector<double> parts;  // of kBreakdownParts, as shares; of threads
+};
+
+/// Steps of a cell, after two that do not count. Processes start this program again.
+Measured measure(const Sizes& sizes, const Cell& cell, int steps);
+
+/// In one of those processes: runs its rank.
+nlohmann::json measure_rank(const Sizes& sizes, const Cell& cell, int steps);
+
+/// The layers for a micro-batch of so many rows.
+Profile profile_of(const Sizes& sizes, int rows);
+
+/// What a step of the cell should take by that profile.
+double predicted_seconds(const Profile& profile, const Sizes& sizes, const Cell& cell);
+
+}  // namespace pipewright::bench

@@ -1,0 +1,183 @@
+// A block as one node of autograd against the operations one by one, written plainly here.
+
+#include "pipewright/models/fused_block.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "pipewright/nn/autocast.h"
+#include "pipewright/nn/backward.h"
+#include "tests/refusal.h"
+
+namespace pipewright {
+namespace {
+
+using testing::HasSubstr;
+using torch::Tensor;
+
+constexpr std::int64_t kDim = 12;
+constexpr std::int64_t kHeads = 3;
+constexpr double kEpsilon = 1e-5;
+
+/// The block's inputs: x and its parameters, leaves.
+struct Inputs {
+  Tensor x;
+  BlockWeights weights;
+
+  Tensors all() const {
+    const BlockWeights& w = weights;
+    return {x,       w.norm1,      w.norm1_bias, w.qkv,     w.qkv_bias, w.proj,     w.proj_bias,
+            w.norm2, w.norm2_bias, w.up,         w.up_bias, w.down,     w.down_bias};
+  }
+};
+
+Inputs make_inputs(std::int64_t rows = 2, std::int64_t tokens = 5,
+                   torch::ScalarType type = torch::kFloat64) {
+  torch::manual_seed(7);
+  const auto leaf = [&](std::vector<std::int64_t> sizes) {
+    return (0.5 * torch::randn(sizes, type)).requires_grad_();
+  };
+  return {leaf({rows, tokens, kDim}),
+          {leaf({kDim}), leaf({kDim}), leaf({3 * kDim, kDim}), leaf({3 * kDim}), leaf({kDim, kDim}),
+           leaf({kDim}), leaf({kDim}), leaf({kDim}), leaf({4 * kDim, kDim}), leaf({4 * kDim}),
+           leaf({kDim, 4 * kDim}), leaf({kDim})}};
+}
+
+Tensor plain_block(const Tensor& x, const BlockWeights& w, const char* gelu) {
+  const auto b = x.size(0), t = x.size(1);
+  const auto parts = torch::linear(torch::layer_norm(x, {kDim}, w.norm1, w.norm1_bias, kEpsilon),
+                                   w.qkv, w.qkv_bias)
+                         .view({b, t, 3, kHeads, kDim / kHeads})
+                         .permute({2, 0, 3, 1, 4});
+  const auto hidden = torch::ones({t, t}, torch::kBool).triu(1);
+  const auto scores = torch::matmul(parts[0], parts[1].transpose(-1, -2)) /
+                      std::sqrt(static_cast<double>(kDim / kHeads));
+  const auto mixed =
+      torch::matmul(
+          torch::softmax(scores.masked_fill(hidden, -std::numeric_limits<double>::infinity()), -1),
+          parts[2])
+          .transpose(1, 2)
+          .reshape({b, t, kDim});
+  const auto y = x + torch::linear(mixed, w.proj, w.proj_bias);
+  const auto up =
+      torch::linear(torch::layer_norm(y, {kDim}, w.norm2, w.norm2_bias, kEpsilon), w.up, w.up_bias);
+  return y + torch::linear(torch::gelu(up, gelu), w.down, w.down_bias);
+}
+
+Tensor fused(const Inputs& inputs, const char* gelu = "none") {
+  return fused_block(inputs.x, inputs.weights, {kHeads, kEpsilon, gelu});
+}
+
+double difference(const Tensor& a, const Tensor& b) { return (a - b).abs().max().item<double>(); }
+
+class FusedBlock : public testing::TestWithParam<std::tuple<int, int, const char*>> {};
+
+TEST_P(FusedBlock, HasTheValuesAndGradientsOfItsOperations) {
+  const auto& [rows, tokens, gelu] = GetParam();
+  const Inputs inputs = make_inputs(rows, tokens);
+  const Tensor expected = plain_block(inputs.x, inputs.weights, gelu);
+  const Tensor got = fused(inputs, gelu);
+  EXPECT_LT(difference(got, expected), 1e-12);
+  const Tensor seed = torch::randn_like(expected);
+  const auto right = torch::autograd::grad({expected}, inputs.all(), {seed});
+  const auto ours = torch::autograd::grad({got}, inputs.all(), {seed});
+  for (std::size_t i = 0; i < right.size(); ++i)
+    EXPECT_LT(difference(ours[i], right[i]), 1e-11) << "of input " << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FusedBlock,
+                         testing::Combine(testing::Values(1, 3), testing::Values(1, 2, 7),
+                                          testing::Values("none", "tanh")));
+
+TEST(FusedBlocks, TakeAnInputThatLiesOtherwise) {
+  Inputs inputs = make_inputs();
+  const Tensor across = inputs.x.detach().transpose(0, 1).contiguous().transpose(0, 1);
+  ASSERT_FALSE(across.is_contiguous());
+  EXPECT_TRUE(fused_block(across, inputs.weights, {kHeads, kEpsilon}).equal(fused(inputs)));
+}
+
+/// Gradients of every parameter, from .grad, which is then forgotten.
+Tensors take_gradients(const Inputs& inputs) {
+  Tensors gradients;
+  for (const Tensor& leaf : inputs.all()) {
+    gradients.push_back(leaf.grad());
+    leaf.mutable_grad() = Tensor();
+  }
+  return gradients;
+}
+
+TEST(FusedBlocks, AreSplitIntoHalvesWithTheSameBits) {
+  const Inputs inputs = make_inputs();
+  const auto two = [&] {  // each node's input half is followed by that of another one
+    const Tensor first = fused(inputs);
+    return fused_block(first, inputs.weights, {kHeads, kEpsilon});
+  };
+  const Tensor seed = torch::randn_like(inputs.x);
+  const auto whole = backward({two()}, {seed}, {inputs.x});
+  const Tensors right = take_gradients(inputs);
+  InputHalf half = backward_input({two()}, {seed}, {inputs.x});
+  EXPECT_TRUE(half.input_gradients[0].equal(whole.input_gradients[0]));
+  for (const Tensor& gradient : take_gradients(inputs)) EXPECT_FALSE(gradient.defined());
+  half.weight_half.run();
+  const Tensors ours = take_gradients(inputs);
+  for (std::size_t i = 1; i < right.size(); ++i)
+    EXPECT_TRUE(ours[i].equal(right[i])) << "of input " << i;
+}
+
+TEST(FusedBlocks, LeaveFrozenParametersAlone) {
+  const Inputs all = make_inputs();
+  const auto right = torch::autograd::grad({fused(all).sum()}, all.all());
+  for (std::size_t frozen = 0; frozen < right.size(); ++frozen) {
+    const Inputs inputs = make_inputs();
+    inputs.all()[frozen].set_requires_grad(false);
+    fused(inputs).sum().backward();
+    const Tensors ours = take_gradients(inputs);
+    for (std::size_t i = 0; i < ours.size(); ++i) {
+      if (i == frozen) {
+        EXPECT_FALSE(ours[i].defined()) << i;
+      } else {
+        EXPECT_TRUE(ours[i].equal(right[i])) << i << " with " << frozen << " frozen";
+      }
+    }
+  }
+}
+
+TEST(FusedBlocks, HaveNoGraphWhereNothingLearns) {
+  const Inputs inputs = make_inputs();
+  {
+    const torch::NoGradGuard no_grad;
+    EXPECT_FALSE(fused(inputs).requires_grad());
+  }
+  for (const Tensor& leaf : inputs.all()) leaf.set_requires_grad(false);
+  EXPECT_FALSE(fused(inputs).requires_grad());
+}
+
+TEST(FusedBlocks, NoticeAWeightThatChangedBeforeTheBackward) {
+  const Inputs inputs = make_inputs();
+  const Tensor out = fused(inputs);
+  {
+    const torch::NoGradGuard no_grad;
+    inputs.weights.up.add_(1);
+  }
+  EXPECT_THROW(out.sum().backward(), c10::Error);
+}
+
+TEST(FusedBlocks, RefuseASecondDerivative) {
+  const Inputs inputs = make_inputs();
+  EXPECT_THAT(
+      refusal([&] { torch::autograd::grad({fused(inputs).sum()}, {inputs.x}, {}, true, true); }),
+      HasSubstr("no second derivative"));
+}
+
+TEST(FusedBlocks, AreNotForAutocastOtherTypesOrShapes) {
+  EXPECT_TRUE(can_fuse_block(torch::ones({1, 2, 4})));
+  EXPECT_TRUE(can_fuse_block(torch::ones({1, 2, 4}, torch::kFloat64)));
+  EXPECT_FALSE(can_fuse_block(torch::ones({1, 2, 4}, torch::kBFloat16)));
+  EXPECT_FALSE(can_fuse_block(torch::ones({2, 4})));
+  EXPECT_FALSE(can_fuse_block(torch::ones({0, 2, 4})));
+  const AutocastScope autocast(torch::kCPU, Precision::kBf16);
+  EXPECT_FALSE(can_fuse_block(torch::ones({1, 2, 4})));
+}
+
+}  // namespace
+}  // namespace pipewright
