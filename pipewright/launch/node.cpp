@@ -127,6 +127,7 @@ void Node::reap(TimePoint now) {
 }
 
 void Node::tick(TimePoint now) {
+  if (phase_ != Phase::kIdle) reap(now);
   ranks_.tick(now);
   if (!ranks_.all_gone()) return;
   if (phase_ == Phase::kSweeping) {
@@ -142,8 +143,14 @@ void Node::finish_stopping() {
   messages_.emplace_back(Stopped{attempt_});
 }
 
+/// Where the caller has threads of its own, one of them may be told of a child's end instead: so
+/// ranks are also looked after from time to time.
 std::optional<TimePoint> Node::next_deadline(TimePoint now) const {
-  return ranks_.next_deadline(now);
+  constexpr std::chrono::milliseconds kLookEvery(500);
+  const auto due = ranks_.next_deadline(now);
+  if (phase_ == Phase::kIdle) return due;
+  const TimePoint look = now + kLookEvery;
+  return due && *due < look ? *due : look;
 }
 
 std::optional<int> Node::status() const {

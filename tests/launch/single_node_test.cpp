@@ -2,11 +2,16 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
+#include <thread>
 
 #include "pipewright/launch/environment.h"
+#include "pipewright/launch/launch.h"
 #include "tests/launch/launcher.h"
 
 namespace pipewright::launch {
@@ -47,6 +52,35 @@ TEST_F(SingleNode, AllRanksHaveTheSamePortAndRunId) {
             0);
   EXPECT_NE(text("logs/rank-0.log"), "");
   EXPECT_EQ(text("logs/rank-0.log"), text("logs/rank-1.log"));
+}
+
+/// Signals go to any thread that does not keep them away; launch() cannot ask that of its
+/// caller's.
+TEST(Launch, EndsInAProgramThatHasThreads) {
+  class Quiet : public Sink {
+   public:
+    void message(std::string_view) override {}
+    void output(Stream, std::string_view) override {}
+  };
+  std::atomic<bool> ended = false;
+  std::vector<std::thread> others;
+  for (int i = 0; i < 2; ++i)
+    others.emplace_back([&] {
+      while (!ended) continue;
+    });
+  LaunchOptions options;
+  options.local_ranks = 2;
+  options.log_dir = (std::filesystem::temp_directory_path() / fmt::format("{}", getpid())).string();
+  Quiet quiet;
+  for (int round = 0; round < 5; ++round) {
+    options.command = {"/bin/sh", "-c", "exit 0"};
+    EXPECT_EQ(launch(options, quiet), 0);
+    options.command = {"/bin/sh", "-c", "exit 3"};
+    EXPECT_EQ(launch(options, quiet), 3);
+  }
+  ended = true;
+  for (auto& other : others) other.join();
+  std::filesystem::remove_all(options.log_dir);
 }
 
 TEST_F(SingleNode, ThreadsAreLeftAloneWhereTheyAreSet) {
