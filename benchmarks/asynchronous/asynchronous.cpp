@@ -202,16 +202,22 @@ struct Course {
   std::string config;
 };
 
+/// A delayed gradient wants less momentum than Adam has by default, and a rate that falls: with
+/// both, the runs end near each other. They learn until little is left to learn.
 const std::vector<Course>& courses() {
   static const std::vector<Course> kCourses = {
       {"transformer",
-       "[model]\nname = \"gpt\"\nlayers = 4\ndim = 64\nheads = 4\nseq = 64\ntied = false\n"
+       "[model]\nname = \"gpt\"\nlayers = 4\ndim = 32\nheads = 2\nseq = 32\ntied = false\n"
        "[data]\nname = \"text\"\nbatch = 32\ntokens = 200000\n"
-       "[train]\nsteps = 400\nlr = 2e-3\nwarmup = 20\nvalidate_every = 40\nvalidate_batches = 8\n"},
+       "[train]\nsteps = 5000\nlr = 1e-3\nwarmup = 300\nbetas = [0.5, 0.99]\nschedule = "
+       "\"cosine\"\n"
+       "validate_every = 250\nvalidate_batches = 8\n"},
       {"clicks",
-       "[model]\nname = \"deepfm\"\n[data]\nname = \"clicks\"\nbatch = 256\n"
-       "[train]\nsteps = 400\nlr = 1e-3\nvalidate_every = 40\nvalidate_batches = 8\n"
-       "loss = \"binary_cross_entropy\"\n"}};
+       "[model]\nname = \"deepfm\"\ndim = 8\nwidth = 64\ndepth = 2\n"
+       "[data]\nname = \"clicks\"\nnumeric = 4\nfields = 8\nvalues = 50\nrows = 60000\nbatch = "
+       "256\n"
+       "[train]\nsteps = 1200\noptimizer = \"adam\"\nlr = 3e-3\nschedule = \"cosine\"\n"
+       "loss = \"binary_cross_entropy\"\nvalidate_every = 60\nvalidate_batches = 20\n"}};
   return kCourses;
 }
 
@@ -247,6 +253,9 @@ void measure_curves(const Options& o) {
       if (schedule == std::string("1f1b")) plain = last;
       std::printf("| %s | %s | %.4f | %+.2f %% |\n", course.name.c_str(), schedule, last,
                   100 * (last / plain - 1));
+      bench::add({fmt::format("validation loss of {} by {}, over 1f1b's", course.name, schedule),
+                  fmt::format("{:+.1f} %", 100 * (last / plain - 1)), "at most +10 %",
+                  last <= 1.1 * plain});
       std::fflush(stdout);
     }
   }
