@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -17,9 +18,9 @@ std::string output_of(const std::string& command) {
   const std::unique_ptr<std::FILE, decltype(close)> pipe(::popen(command.c_str(), "r"), close);
   if (pipe == nullptr) throw Error("--peer", fmt::format("cannot run '{}'", command));
   std::string text;
-  char buffer[4096];
-  while (const std::size_t count = std::fread(buffer, 1, sizeof buffer, pipe.get()))
-    text.append(buffer, count);
+  std::array<char, 4096> buffer{};
+  while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe.get()))
+    text.append(buffer.data(), count);
   return text;
 }
 
