@@ -29,6 +29,13 @@ NamesInFile foreign_names(const config::Config& config, const std::vector<std::s
   return config.model.name == "gpt" ? gpt2_names(in_file) : bert_names(in_file);
 }
 
+/// GPT-2's token between texts; other vocabularies have none, and Python would take GPT-2's without
+/// a word from us.
+json end_of_text(std::int64_t vocabulary) {
+  constexpr std::int64_t kEndOfText = 50256;
+  return vocabulary > kEndOfText ? json(kEndOfText) : json();
+}
+
 /// What a config.json says of a model, in its words, with what ours is.
 json foreign_config(const config::Config& config, const Trainer& trainer) {
   const config::Values& p = config.model.parameters;
@@ -50,6 +57,8 @@ json foreign_config(const config::Config& config, const Trainer& trainer) {
             {"attn_pdrop", dropout},
             {"embd_pdrop", dropout},
             {"resid_pdrop", dropout},
+            {"bos_token_id", end_of_text(vocabulary)},
+            {"eos_token_id", end_of_text(vocabulary)},
             {"tie_word_embeddings", p.flag("tied")}};
   }
   return {{"architectures", {"BertForMaskedLM"}},

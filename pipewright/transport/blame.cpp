@@ -43,7 +43,7 @@ void Blame::give_up(int from_rank, const MessageKey& key, const std::string& cau
                                    process(rank_), to_text(key), process(from_rank)));
 }
 
-void Blame::fail_sending(int to_rank, const MessageKey& key, const std::string& cause) const {
+void Blame::fail_sending(int /*to_rank*/, const MessageKey& key, const std::string& cause) const {
   world_->fail(
       fmt::format("{}; rank {} was sending it the {}", cause, world_->place().rank, to_text(key)));
 }

@@ -97,6 +97,7 @@ TEST(Weights, AreExportedAsPythonNamesThem) {
   EXPECT_EQ(config.at("activation_function"), "gelu_new");
   EXPECT_EQ(config.at("vocab_size"), 260);
   EXPECT_EQ(config.at("n_head"), 2);
+  EXPECT_TRUE(config.at("eos_token_id").is_null());  // 50256 is not among the 260
   run(dir / "run2", "bert", {"model.export_to=" + dir / "bert"});
   EXPECT_TRUE(open_weights(dir / "bert").contains("bert.encoder.layer.0.attention.self.key.bias"));
   EXPECT_EQ(nlohmann::json::parse(read_file(dir / "bert/config.json", "test")).at("hidden_size"),
