@@ -83,14 +83,14 @@ std::string text(double x, double y, std::string_view anchor, const std::string&
                      escape_xml(words));
 }
 
-std::string grid(const Axis& x, const Axis& y) {
+std::string grid(const Axis& x, const Axis& y, double top) {
   std::string svg;
   const double bottom = kHeight - kBottom;
   for (const double value : x.ticks()) {
     svg += fmt::format(
         "<line x1=\"{0:.1f}\" y1=\"{1}\" x2=\"{0:.1f}\" y2=\"{2}\" "
         "stroke=\"#e4e4e4\"/>\n",
-        x.at(value), kTop, bottom);
+        x.at(value), top, bottom);
     svg += text(x.at(value), bottom + 18, "middle", format_number(value));
   }
   for (const double value : y.ticks()) {
@@ -123,16 +123,29 @@ std::string draw(const PlotSeries& series, std::string_view color, const Axis& x
   return series.markers ? svg + dots : svg;
 }
 
-std::string legend(const Plot& plot) {
+/// In as many rows as the names need.
+struct Legend {
   std::string svg;
+  double height = 0;  // of the rows after the first
+};
+
+Legend legend(const Plot& plot) {
+  constexpr double kRow = 18;
+  Legend made;
   double x = kLeft;
   for (std::size_t i = 0; i < plot.series.size(); ++i) {
-    svg += fmt::format("<rect x=\"{:.1f}\" y=\"30\" width=\"12\" height=\"12\" fill=\"{}\"/>\n", x,
-                       kColors[i % kColors.size()]);
-    svg += text(x + 17, 41, "start", plot.series[i].name);
-    x += 40 + 7.5 * static_cast<double>(plot.series[i].name.size());
+    const double width = 40 + 7.5 * static_cast<double>(plot.series[i].name.size());
+    if (x > kLeft && x + width > kWidth) {
+      x = kLeft;
+      made.height += kRow;
+    }
+    made.svg +=
+        fmt::format("<rect x=\"{:.1f}\" y=\"{}\" width=\"12\" height=\"12\" fill=\"{}\"/>\n", x,
+                    30 + made.height, kColors[i % kColors.size()]);
+    made.svg += text(x + 17, 41 + made.height, "start", plot.series[i].name);
+    x += width;
   }
-  return svg;
+  return made;
 }
 
 }  // namespace
@@ -140,21 +153,23 @@ std::string legend(const Plot& plot) {
 std::string to_svg(const Plot& plot) {
   using Point = std::pair<double, double>;
   const Axis x = axis_of(plot, &Point::first, kLeft, kWidth - kRight);
-  const Axis y = axis_of(plot, &Point::second, kHeight - kBottom, kTop);
+  const Legend names = legend(plot);
+  const double top = kTop + names.height;
+  const Axis y = axis_of(plot, &Point::second, kHeight - kBottom, top);
   std::string svg = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
       "height=\"{1}\" font-family=\"sans-serif\" font-size=\"13\">\n"
       "<rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n",
       kWidth, kHeight);
   svg += text(kWidth / 2, 20, "middle", plot.title);
-  svg += legend(plot) + grid(x, y);
+  svg += names.svg + grid(x, y, top);
   for (std::size_t i = 0; i < plot.series.size(); ++i)
     svg += draw(plot.series[i], kColors[i % kColors.size()], x, y);
   svg += text(kLeft + (kWidth - kLeft - kRight) / 2, kHeight - 16, "middle", plot.x_label);
   svg += fmt::format(
       "<text transform=\"translate(18 {:.1f}) rotate(-90)\" "
       "text-anchor=\"middle\">{}</text>\n",
-      kTop + (kHeight - kTop - kBottom) / 2, escape_xml(plot.y_label));
+      top + (kHeight - top - kBottom) / 2, escape_xml(plot.y_label));
   return svg + "</svg>\n";
 }
 

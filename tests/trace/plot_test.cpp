@@ -32,6 +32,18 @@ TEST(PlotSvg, EscapesNamesAndLeavesOutWhatIsNotFinite) {
   EXPECT_THAT(svg, Not(HasSubstr("nan")));
 }
 
+TEST(PlotSvg, NamesThatDoNotFitOneRowTakeAnother) {
+  Plot plot{"title", "x", "y", {}};
+  for (int i = 0; i < 6; ++i)
+    plot.series.push_back({"a name of thirty letters, or so", {{0, 0}, {1, 1}}});
+  const std::string svg = to_svg(plot);
+  EXPECT_THAT(svg, HasSubstr("<rect x=\"80.0\" y=\"30\" width=\"12\""));
+  EXPECT_THAT(svg, HasSubstr("<rect x=\"80.0\" y=\"48\" width=\"12\""));
+  EXPECT_THAT(svg, HasSubstr("<rect x=\"80.0\" y=\"66\" width=\"12\""));
+  plot.series.resize(2);
+  EXPECT_THAT(to_svg(plot), Not(HasSubstr("y=\"48\" width=\"12\"")));
+}
+
 TEST(PlotSvg, DrawsNothingAndOnePoint) {
   EXPECT_THAT(to_svg(Plot{}), HasSubstr("</svg>"));
   EXPECT_THAT(to_svg(Plot{.title = "", .x_label = "", .y_label = "", .series = {{"p", {{3, 3}}}}}),
