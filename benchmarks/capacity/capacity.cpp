@@ -242,8 +242,7 @@ void measure(const Options& o) {
   all.push_back(largest("plain", 1, measure_small(o, o.batch),
                         [&](const Profile& profile, int) { return plain_plan(profile, memory); }));
   const Profile one_row = measure_small(o, 1);
-  for (const std::string& part : parts_of(o.ranks)) {
-    const int ranks = std::stoi(part);
+  for (const int ranks : numbers_of(o.ranks, "--ranks")) {
     all.push_back(largest(ranks == 1 ? "recompute" : "recompute, pipeline", ranks, one_row,
                           [&](const Profile& profile, int blocks) {
                             return budget_plan(profile, blocks, ranks, o.batch, memory);
@@ -253,6 +252,8 @@ void measure(const Options& o) {
     if (o.run && found.blocks > 0) train(o, &found);
     print(found, memory);
   }
+  if (all[0].blocks == 0 || all[1].blocks == 0)
+    throw InvalidArgument("--memory", fmt::format("not one block fits in {} a rank", o.memory));
   const auto parameters = [](const Found& found) { return static_cast<double>(found.parameters); };
   bench::add({"parameters that fit, recompute over plain (GPipe: 2.8)",
               fmt::format("{:.1f}", parameters(all[1]) / parameters(all[0]))});

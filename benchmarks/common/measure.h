@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "pipewright/base/units.h"
+
 namespace pipewright::bench {
 
 inline double median(std::vector<double> values) {
@@ -32,6 +34,16 @@ inline std::vector<std::string> parts_of(const std::string& text) {
   std::stringstream stream(text);
   for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
   return parts;
+}
+
+/// Whole numbers from 1 up, with commas between them; throws InvalidArgument naming `what`
+/// otherwise.
+inline std::vector<int> numbers_of(const std::string& text, const char* what) {
+  constexpr std::int64_t kMost = 1 << 20;
+  std::vector<int> numbers;
+  for (const std::string& part : parts_of(text))
+    numbers.push_back(static_cast<int>(parse_integer(part, what, 1, kMost)));
+  return numbers;
 }
 
 }  // namespace pipewright::bench

@@ -108,16 +108,18 @@ Measured run_steps(const Sizes& sizes, const Cell& cell, int steps) {
 }
 
 std::vector<std::string> arguments_of(const Sizes& s, const Cell& cell, int steps) {
-  return {"--layers",        fmt::to_string(s.layers),
-          "--dim",           fmt::to_string(s.dim),
-          "--heads",         fmt::to_string(s.heads),
-          "--seq",           fmt::to_string(s.seq),
-          "--vocab",         fmt::to_string(s.vocab),
-          "--batch",         fmt::to_string(s.batch),
-          "--steps",         fmt::to_string(steps),
-          "--ranks",         fmt::to_string(cell.ranks),
-          "--micro-batches", fmt::to_string(cell.micro_batches),
-          "--schedules",     cell.schedule};
+  std::vector<std::string> all = {"--layers",        fmt::to_string(s.layers),
+                                  "--dim",           fmt::to_string(s.dim),
+                                  "--heads",         fmt::to_string(s.heads),
+                                  "--seq",           fmt::to_string(s.seq),
+                                  "--vocab",         fmt::to_string(s.vocab),
+                                  "--batch",         fmt::to_string(s.batch),
+                                  "--steps",         fmt::to_string(steps),
+                                  "--ranks",         fmt::to_string(cell.ranks),
+                                  "--micro-batches", fmt::to_string(cell.micro_batches),
+                                  "--schedules",     cell.schedule};
+  if (cell.recompute) all.emplace_back("--recompute");
+  return all;
 }
 
 }  // namespace

@@ -45,10 +45,24 @@ struct Options {
   std::string out;  // of a rank
 };
 
-std::vector<int> numbers(const std::string& text) {
-  std::vector<int> result;
-  for (const std::string& part : parts_of(text)) result.push_back(std::stoi(part));
-  return result;
+/// What would otherwise be left out, or divided by, without a word.
+void check(const Options& o) {
+  for (const std::string& way : parts_of(o.ways)) {
+    if (way != "threads" && way != "processes")
+      throw InvalidArgument("--ways", fmt::format("'{}'; there are threads and processes", way));
+    if (way == "processes" && !o.link.empty())
+      throw InvalidArgument("--link", "is of threads; add --ways threads");
+  }
+  for (const int micro_batches : numbers_of(o.micro_batches, "--micro-batches")) {
+    if (o.sizes.batch % micro_batches != 0) {
+      throw InvalidArgument(
+          "--micro-batches",
+          fmt::format("{} do not divide the batch of {} evenly", micro_batches, o.sizes.batch));
+    }
+  }
+  for (const auto& [name, value] : {std::pair("--steps", o.steps), {"--rounds", o.rounds}}) {
+    if (value < 1) throw InvalidArgument(name, fmt::format("{}; use 1 or more", value));
+  }
 }
 
 /// With one rank or one micro-batch all schedules are the same.
@@ -66,9 +80,9 @@ class Run {
 
   void measure_all() {
     const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-    for (const int micro_batches : numbers(o_.micro_batches)) {
+    for (const int micro_batches : numbers_of(o_.micro_batches, "--micro-batches")) {
       if (o_.predict) profile_ = profile_of(o_.sizes, o_.sizes.batch / micro_batches);
-      for (const int ranks : numbers(o_.ranks)) {
+      for (const int ranks : numbers_of(o_.ranks, "--ranks")) {
         if (ranks > cores) {
           fmt::print(stderr, "left out: K = {} on {} cores\n", ranks, cores);
           continue;
@@ -184,10 +198,12 @@ Options parse(int argc, char** argv, CLI::App* app) {
 int run(const Options& o) {
   torch::set_num_threads(1);
   if (!o.out.empty()) {
-    const Cell cell{std::stoi(o.ranks), std::stoi(o.micro_batches), o.schedules, "processes"};
+    const Cell cell{std::stoi(o.ranks), std::stoi(o.micro_batches), o.schedules, "processes", 0,
+                    o.recompute};
     leave_result(o.out, measure_rank(o.sizes, cell, o.steps));
     return 0;
   }
+  check(o);
   Run run(o);
   run.measure_all();
   run.report();
