@@ -13,6 +13,7 @@
 #include "pipewright/app/reference.h"
 #include "pipewright/app/setup.h"
 #include "pipewright/base/error.h"
+#include "pipewright/base/words.h"
 #include "pipewright/data/loader.h"
 #include "pipewright/schedule/schedule.h"
 #include "pipewright/train/trainer.h"
@@ -54,8 +55,6 @@ Tensors as_float64(const Tensors& tensors) {
     result.push_back(tensor.is_floating_point() ? tensor.to(torch::kFloat64) : tensor);
   return result;
 }
-
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 class Verifier {
  public:

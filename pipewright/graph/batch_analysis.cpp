@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "pipewright/base/error.h"
+#include "pipewright/base/words.h"
 #include "pipewright/graph/subgraph.h"
 #include "pipewright/nn/random.h"
 
@@ -297,9 +298,7 @@ BatchReport analyse_batch(const Graph& graph, const Tensors& example, const Batc
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    const std::string words = error.what();
-    refuse(fmt::format("the example does not run through the graph: {}",
-                       words.substr(0, words.find('\n'))));
+    refuse(fmt::format("the example does not run through the graph: {}", first_line(error.what())));
   }
   for (const jit::Value* output : graph.ir()->outputs())
     report.outputs.push_back(walk.of(output).spread);

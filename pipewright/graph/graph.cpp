@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "pipewright/base/error.h"
+#include "pipewright/base/words.h"
 #include "pipewright/graph/flatten.h"
 
 namespace jit = torch::jit;
@@ -95,10 +96,9 @@ void Graph::save(const std::string& path) const {
   try {
     state_->module.save(path);
   } catch (const std::exception& error) {
-    const std::string words = error.what();
     throw InvalidArgument("graph",
                           fmt::format("cannot write '{}': {}; check the folder and its space", path,
-                                      words.substr(0, words.find('\n'))));
+                                      first_line(error.what())));
   }
 }
 

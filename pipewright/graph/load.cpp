@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "pipewright/base/error.h"
+#include "pipewright/base/words.h"
 #include "pipewright/graph/graph.h"
 
 namespace pipewright {
@@ -37,7 +38,7 @@ bool contains(const std::string& text, const char* part) {
     refuse(path, fmt::format("was written by torch.save, not as TorchScript; {}", kHowToExport));
   if (contains(words, "central directory") || contains(words, "failed reading zip"))
     refuse(path, "is cut short or damaged; export or copy it again");
-  refuse(path, fmt::format("cannot be read as TorchScript: {}", words.substr(0, words.find('\n'))));
+  refuse(path, fmt::format("cannot be read as TorchScript: {}", first_line(words)));
 }
 
 torch::jit::Module load_module(const std::string& path) {

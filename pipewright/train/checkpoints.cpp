@@ -56,16 +56,19 @@ Exchange Checkpoints::make_exchange() {
           std::chrono::duration<double>(training_->strategy().deadline_seconds)};
 }
 
-/// Whether it went well or not, all processes are beyond the exchange before it: the first of them
-/// lets go of that one's texts. So they are gone when the next exchange begins anywhere, and the
-/// one after that may use their names.
+/// Where all came to it, whether it went well or not, all are beyond the exchanges before it: the
+/// first of them lets go of their texts. So they are gone when the next exchange begins anywhere,
+/// and the one after that may use their names.
 void Checkpoints::finished(const Exchange& exchange) noexcept {
-  try {
-    if (last_) last_->forget();
-  } catch (const std::exception&) {
-    // The store is gone: whoever needs it next says so.
+  if (exchange.all_came()) {
+    try {
+      for (const Exchange& one : before_) one.forget();
+    } catch (const std::exception&) {
+      // The store is gone: whoever needs it next says so.
+    }
+    before_.clear();
   }
-  last_ = exchange;
+  before_.push_back(exchange);
 }
 
 /// An exchange that is finished() at the end of a call.
@@ -188,9 +191,15 @@ Loaded Checkpoints::load_weights(const std::string& path, const LoadOptions& opt
 
 void Checkpoints::save_weights(const std::string& path, const NamesInFile& names) {
   wait();
+  check_weights_path(path, training_->grid().num_processes());
   Turn turn(this);
   Exchange& exchange = turn.exchange();
-  write_weights(path, take_snapshot(training_, true), &exchange, names);
+  Snapshot snapshot;
+  exchange.together([&] {
+    snapshot = take_snapshot(training_, true);
+    return json();
+  });
+  write_weights(path, snapshot, &exchange, names);
 }
 
 }  // namespace pipewright

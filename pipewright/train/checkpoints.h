@@ -2,10 +2,10 @@
 
 #include <exception>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "pipewright/train/checkpoint.h"
 #include "pipewright/train/exchange.h"
@@ -42,8 +42,8 @@ class Checkpoints {
   int number_;             // of the trainer in this process, the same in all processes
   int num_exchanges_ = 0;  // likewise
   std::set<std::string> tidied_;
-  std::optional<Exchange> last_;  // of the save before: the writer's
-  std::exception_ptr failure_;    // of a save, until it is thrown; the writer's while it runs
+  std::vector<Exchange> before_;  // whose texts may still be read; the writer's while it runs
+  std::exception_ptr failure_;    // of a save, until it is thrown; likewise
   std::thread writer_;
 };
 

@@ -16,7 +16,10 @@ std::string Exchange::key(int round, int rank) const {
 
 std::vector<nlohmann::json> Exchange::together(const std::function<nlohmann::json()>& work,
                                                double more_seconds) {
-  if (!world_) return {work()};
+  if (!world_) {
+    all_came_ = true;
+    return {work()};
+  }
   nlohmann::json own;
   std::exception_ptr failure;
   try {
@@ -37,6 +40,7 @@ std::vector<nlohmann::json> Exchange::together(const std::function<nlohmann::jso
                                     : nlohmann::json::parse(world_->wait_for_text(
                                           key(round, other), other, deadline_ + more)));
     }
+    all_came_ = true;
   } catch (const std::exception&) {
     if (!failure) throw;
   }

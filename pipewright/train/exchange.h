@@ -29,6 +29,9 @@ class Exchange {
   std::vector<nlohmann::json> together(const std::function<nlohmann::json()>& work,
                                        double more_seconds = 0);
 
+  /// All processes have come to this exchange, so they are done with those before it.
+  bool all_came() const { return all_came_; }
+
   /// All of it is over in all processes: the texts may go.
   void forget() const;
 
@@ -39,6 +42,7 @@ class Exchange {
   std::string name_;
   std::chrono::duration<double> deadline_;
   int num_rounds_ = 0;
+  bool all_came_ = false;
 };
 
 }  // namespace pipewright

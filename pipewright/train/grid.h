@@ -22,6 +22,7 @@ struct Grid {
   std::shared_ptr<World> world;  // null: all ranks are threads of this process
 
   bool one_process() const { return world == nullptr; }
+  int num_processes() const { return world ? world->place().size : 1; }
   bool here(int number) const { return one_process() || number == rank; }
   int first_here() const { return one_process() ? 0 : rank; }
   int num_here() const { return one_process() ? ranks : 1; }

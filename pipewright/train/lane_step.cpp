@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "pipewright/base/error.h"
+#include "pipewright/base/words.h"
 
 namespace pipewright {
 namespace {
@@ -64,9 +65,7 @@ void LaneStep::run(const StepInput& input, Timeline* timeline) {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    const std::string words = error.what();
-    throw StageError("trainer",
-                     fmt::format("a micro-batch failed: {}", words.substr(0, words.find('\n'))));
+    throw StageError("trainer", fmt::format("a micro-batch failed: {}", first_line(error.what())));
   }
   const torch::NoGradGuard no_grad;
   for (std::size_t p = 0; p < made.gradients.size(); ++p) {

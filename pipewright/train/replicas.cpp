@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "pipewright/base/error.h"
+#include "pipewright/base/words.h"
 #include "pipewright/transport/gloo.h"
 #include "pipewright/transport/nccl.h"
 
@@ -52,7 +53,7 @@ Replicas::~Replicas() {
 
 void Replicas::give_up(const std::string& why) {
   const std::string unnamed =
-      fmt::format("a replica of rank {} was lost: {}", grid_.rank, why.substr(0, why.find('\n')));
+      fmt::format("a replica of rank {} was lost: {}", grid_.rank, first_line(why));
   // Its connections tell which one it was, after a moment in which it might have told why itself.
   std::string failure = grid_.world->failure_or(unnamed);
   if (failure == unnamed) failure = grid_.world->failure_or(unnamed);

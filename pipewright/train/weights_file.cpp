@@ -21,6 +21,8 @@ const SafetensorsMetadata& metadata() {
   return kValue;
 }
 
+bool is_one_file(const std::string& path) { return path.ends_with(".safetensors"); }
+
 /// A layer's weights as a file is to hold them; `held` outlives the views.
 std::vector<TensorView> weights_of(const LayerSnapshot& layer, const NamesInFile& names,
                                    std::vector<torch::Tensor>* held) {
@@ -108,16 +110,17 @@ void write_folder(const std::string& path, const Snapshot& snapshot, Exchange* e
 
 }  // namespace
 
+void check_weights_path(const std::string& path, int num_processes) {
+  if (num_processes == 1 || !is_one_file(path)) return;
+  throw InvalidArgument("checkpoint",
+                        fmt::format("'{}' is one file, and {} processes hold the weights; name a "
+                                    "folder, in which each writes its own files",
+                                    path, num_processes));
+}
+
 void write_weights(const std::string& path, const Snapshot& snapshot, Exchange* exchange,
                    const NamesInFile& names) {
-  if (path.ends_with(".safetensors") && exchange->size() == 1)
-    return write_file(path, snapshot, names);
-  if (path.ends_with(".safetensors")) {
-    throw InvalidArgument("checkpoint",
-                          fmt::format("'{}' is one file, and {} processes hold the weights; name a "
-                                      "folder, in which each writes its own files",
-                                      path, exchange->size()));
-  }
+  if (is_one_file(path)) return write_file(path, snapshot, names);
   write_folder(path, snapshot, exchange, names);
 }
 

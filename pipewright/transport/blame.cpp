@@ -4,10 +4,9 @@
 #include <fmt/ranges.h>
 
 #include "pipewright/base/error.h"
+#include "pipewright/base/words.h"
 
 namespace pipewright {
-
-std::string first_line(const std::string& words) { return words.substr(0, words.find('\n')); }
 
 std::string lost_words(int process, const std::string& why) {
   return fmt::format("rank {} was lost: {}", process, first_line(why));

@@ -39,9 +39,6 @@ class Blame {
   std::chrono::duration<double> deadline_;
 };
 
-/// The first line of what a library says.
-std::string first_line(const std::string& words);
-
 /// How a lost process is told of.
 std::string lost_words(int process, const std::string& why);
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "pipewright/base/error.h"
+#include "pipewright/base/words.h"
 #include "pipewright/transport/patience.h"
 
 namespace pipewright {
@@ -95,8 +96,6 @@ void tell(c10d::Store& store, const Gathering& g, const std::string& why) {
   while (store.add(kKnow, 0) < store.add(kCame, 0) - 1 && Clock::now() - start < kMoment)
     std::this_thread::sleep_for(kPause);
 }
-
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 /// The message of an error without its place, which comes before it anyway.
 std::string without_place(const std::string& message) {

@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "pipewright/base/error.h"
+#include "pipewright/base/words.h"
 #include "pipewright/transport/tags.h"
 
 namespace pipewright {

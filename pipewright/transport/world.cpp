@@ -9,6 +9,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "pipewright/base/error.h"
+#include "pipewright/base/words.h"
 #include "pipewright/transport/gather.h"
 #include "pipewright/transport/local_address.h"
 #include "pipewright/transport/patience.h"
@@ -89,8 +90,7 @@ void World::guarded(const std::string& what, Seconds deadline, std::function<voi
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    const std::string all = error.what();
-    why = all.substr(0, all.find('\n'));
+    why = first_line(error.what());
   }
   const std::string waited = fmt::format("rank {} was waiting for {}", place_.rank, what);
   refuse(fmt::format("{}; {}", failure_or(why), waited));
@@ -110,12 +110,14 @@ std::string World::wait_for_text(const std::string& key, int rank, Seconds deadl
   const auto poll = [texts = store("texts"), key, text, given_up] {
     *text = poll_text(*texts, key, given_up);
   };
+  std::optional<std::string> why;
   try {
     if (call_with_patience(poll, given_up) && *text) return **text;
-  } catch (const std::exception&) {
-    failure_or({});  // the store is gone, which is soon known
+    why = failure();
+  } catch (const std::exception& error) {
+    why = failure_or("the store failed: " + first_line(error.what()));
   }
-  if (const auto why = failure()) {
+  if (why) {
     refuse(
         fmt::format("{}; rank {} was waiting for '{}' of rank {}", *why, place_.rank, key, rank));
   }

@@ -179,6 +179,27 @@ TEST(ProcessCheckpoints, WeightsGoThereAndBack) {
   EXPECT_THAT(different(other, state_of(trainer)), IsEmpty());
 }
 
+/// What is refused at once takes nothing from those who are not yet done with what came before.
+const Worker kRefusedInTurn("refused_in_turn", [](const Arguments& a) {
+  const int ranks = std::stoi(std::getenv("WORLD_SIZE"));
+  Trainer trainer(make_other_model(kFeatures, torch::kFloat32), cross_entropy(), sgd(),
+                  strategy_for(ranks, "gloo"));
+  for (int i = 0; i < 30; ++i) {
+    trainer.save_weights(a.at("to") + std::to_string(i));
+    try {
+      trainer.save_weights(a.at("to") + ".safetensors");
+      throw std::runtime_error("accepted");
+    } catch (const InvalidArgument&) {
+    }
+  }
+});
+
+TEST(ProcessCheckpoints, WhatIsRefusedDisturbsNobody) {
+  const TempFolder dir;
+  Processes processes("refused_in_turn", 3, {{"to", dir / "out"}});
+  processes.expect_success();
+}
+
 const Worker kDoesNotFit("does_not_fit", [](const Arguments& a) {
   const int ranks = std::stoi(std::getenv("WORLD_SIZE"));
   Trainer trainer(make_model({.skips = true}), cross_entropy(), sgd(), strategy_for(ranks, "gloo"));
