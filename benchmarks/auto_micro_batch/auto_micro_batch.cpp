@@ -35,9 +35,10 @@ struct Options {
   double seconds = 1;  // of a side in a round
   int fields = 26;
   std::int64_t values = 10000;
-  std::int64_t dim = 16;
-  std::int64_t width = 400;
-  std::int64_t depth = 3;
+  // As DeepFM of the package DeepCTR, whose model DeepRec's table is of.
+  std::int64_t dim = 8;
+  std::int64_t width = 128;
+  std::int64_t depth = 2;
   bool dense = false;
   bool capture = false;
   std::string json;

@@ -1,6 +1,7 @@
 #include "benchmarks/common/processes.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -13,6 +14,8 @@
 namespace pipewright::bench {
 namespace {
 
+constexpr int kPort = 29617;  // of a network that has nothing else
+
 /// Says nothing: the figures come in files.
 class Quiet : public launch::Sink {
  public:
@@ -23,7 +26,8 @@ class Quiet : public launch::Sink {
 
 }  // namespace
 
-std::vector<nlohmann::json> run_ranks(int ranks, const std::vector<std::string>& arguments) {
+std::vector<nlohmann::json> run_ranks(int ranks, const std::vector<std::string>& arguments,
+                                      const RankPlace& where) {
   const auto folder =
       std::filesystem::temp_directory_path() / fmt::format("pipewright-{}", getpid());
   std::filesystem::create_directories(folder);
@@ -31,7 +35,14 @@ std::vector<nlohmann::json> run_ranks(int ranks, const std::vector<std::string>&
   launch::LaunchOptions options;
   options.local_ranks = ranks;
   options.log_dir = (folder / "logs").string();
-  options.command = {std::filesystem::read_symlink("/proc/self/exe").string()};
+  if (!where.address.empty()) options.master = launch::Endpoint{where.address, kPort};
+  if (!where.odd_ranks.empty()) {
+    const std::string odd = fmt::format("{}", fmt::join(where.odd_ranks, " "));
+    options.command = {"sh", "-c",
+                       fmt::format("test $((RANK % 2)) = 0 && exec \"$@\"; exec {} \"$@\"", odd),
+                       "sh"};
+  }
+  options.command.push_back(std::filesystem::read_symlink("/proc/self/exe").string());
   options.command.insert(options.command.end(), arguments.begin(), arguments.end());
   options.command.insert(options.command.end(), {"--out", out});
   Quiet quiet;

@@ -10,7 +10,12 @@
 #include "benchmarks/common/headline.h"
 #include "benchmarks/common/measure.h"
 #include "benchmarks/common/processes.h"
+#include "benchmarks/common/waiting_model.h"
+#include "benchmarks/distributed/wire.h"
 #include "pipewright/models/gpt.h"
+#include "pipewright/plan/plan.h"
+#include "pipewright/run/measured_costs.h"
+#include "pipewright/sim/simulate.h"
 #include "pipewright/train/training.h"
 #include "pipewright/transport/environment.h"
 #include "pipewright/transport/process_transport.h"
@@ -30,7 +35,11 @@ struct Options {
   int rounds = 5;
   int steps = 10;  // a round
   std::string schedule = "1f1b";
-  std::string out;  // of a worker
+  int replicas = 1;
+  double wait = 0;              // milliseconds a layer, instead of the GPT; 0: the GPT
+  std::int64_t parameters = 1;  // of such a layer
+  double link = 0;              // megabits a second of a wire between them; 0: none
+  std::string out;              // of a worker
 };
 
 constexpr int kWarmUpSteps = 3;
@@ -38,6 +47,10 @@ constexpr int kVocabulary = 65;
 
 Batch make_batch(const Options& o) {
   torch::manual_seed(1);
+  if (o.wait > 0) {
+    const auto x = torch::randn({o.batch, o.seq, o.dim});
+    return {.inputs = {x}, .targets = {torch::zeros_like(x)}};
+  }
   const auto tokens = torch::randint(kVocabulary, {o.batch, o.seq + 1});
   return {.inputs = {tokens.slice(1, 0, o.seq).contiguous()},
           .targets = {tokens.slice(1, 1, o.seq + 1).contiguous()}};
@@ -45,6 +58,7 @@ Batch make_batch(const Options& o) {
 
 /// Untied: what crosses a boundary is then an activation and its gradient, and nothing else.
 Sequence make_model(const Options& o) {
+  if (o.wait > 0) return bench::make_waiting_model(o.layers, 1e-3 * o.wait, o.parameters);
   return make_gpt({.layers = o.layers,
                    .dim = o.dim,
                    .heads = 4,
@@ -57,13 +71,14 @@ Sequence make_model(const Options& o) {
 Training make_training(const Options& o, const std::string& transport) {
   Strategy strategy;
   strategy.ranks = o.ranks;
+  strategy.replicas = o.replicas;
   strategy.micro_batches = o.micro_batches;
   strategy.schedule = o.schedule;
   strategy.transport = transport;
   const auto sgd = [](const Parameters& parameters) {
     return std::make_unique<torch::optim::SGD>(parameters, 0.01);
   };
-  return {make_model(o), cross_entropy(), sgd, strategy};
+  return {make_model(o), o.wait > 0 ? mean_squared_error() : cross_entropy(), sgd, strategy};
 }
 
 /// What one rank measured.
@@ -73,14 +88,13 @@ struct Measured {
   double messages = 0;
   double bytes = 0;
   double payload = 0;
+  double predicted = 0;  // seconds that a step over the slow link takes longer
 };
 
 void to_json(nlohmann::json& json, const Measured& m) {
-  json = {{"step_seconds", m.step_seconds},
-          {"idle", m.idle},
-          {"messages", m.messages},
-          {"bytes", m.bytes},
-          {"payload", m.payload}};
+  json = {{"step_seconds", m.step_seconds}, {"idle", m.idle},
+          {"messages", m.messages},         {"bytes", m.bytes},
+          {"payload", m.payload},           {"predicted", m.predicted}};
 }
 
 void from_json(const nlohmann::json& json, Measured& m) {
@@ -89,11 +103,27 @@ void from_json(const nlohmann::json& json, Measured& m) {
   json.at("messages").get_to(m.messages);
   json.at("bytes").get_to(m.bytes);
   json.at("payload").get_to(m.payload);
+  json.at("predicted").get_to(m.predicted);
 }
 
 Traffic traffic_of(Training* training) {
   const auto* transport = dynamic_cast<ProcessTransport*>(&training->pipeline().transport());
   return transport == nullptr ? Traffic() : transport->sent();
+}
+
+/// What the simulator says that the slow link adds to this step.
+double predicted_delay(const Options& o, const Timeline& measured) {
+  Plan plan;
+  plan.schedule = o.schedule;
+  plan.ranks = o.ranks;
+  plan.micro_batches = o.micro_batches;
+  const Program program = plan_program(plan);
+  StepCosts costs{measured_costs(measured, static_cast<std::size_t>(o.ranks)), {}};
+  const double free = simulate(program, costs).step_time();
+  const double message =
+      static_cast<double>(sizeof(float)) * o.batch * o.seq * o.dim / o.micro_batches;
+  for (StageCost& stage : costs.stages) stage.link_time = 8 * message / (1e6 * o.link);
+  return simulate(program, costs).step_time() - free;
 }
 
 Measured measure(const Options& o, const std::string& transport) {
@@ -106,6 +136,7 @@ Measured measure(const Options& o, const std::string& transport) {
     const StepResult result = training.run(batch, StepKind::kUpdate);
     measured.step_seconds.push_back(result.seconds);
     measured.idle += StepTimes(result.timeline).bubble_fraction() / o.steps;
+    if (o.link > 0) measured.predicted += predicted_delay(o, result.timeline) / o.steps;
   }
   const Traffic after = traffic_of(&training);
   measured.messages = static_cast<double>(after.messages - before.messages) / o.steps;
@@ -114,7 +145,7 @@ Measured measure(const Options& o, const std::string& transport) {
   return measured;
 }
 
-std::vector<Measured> measure_processes(const Options& o) {
+std::vector<Measured> measure_processes(const Options& o, const bench::RankPlace& where = {}) {
   std::vector<std::string> arguments;
   const auto add = [&](const char* name, const auto& value) {
     arguments.insert(arguments.end(), {name, fmt::format("{}", value)});
@@ -127,8 +158,12 @@ std::vector<Measured> measure_processes(const Options& o) {
   add("--batch", o.batch);
   add("--steps", o.steps);
   add("--schedule", o.schedule);
+  add("--replicas", o.replicas);
+  add("--link", o.link);
+  add("--wait", o.wait);
+  add("--parameters", o.parameters);
   std::vector<Measured> all;
-  for (const nlohmann::json& one : bench::run_ranks(o.ranks, arguments))
+  for (const nlohmann::json& one : bench::run_ranks(o.ranks * o.replicas, arguments, where))
     all.push_back(one.get<Measured>());
   return all;
 }
@@ -180,6 +215,39 @@ void compare(const Options& o) {
               fmt::format("{:.3f}", median(ratios))});
 }
 
+/// How much of the time that messages take on a wire the step does not wait for. Every second
+/// process is at the other end of it.
+void overlap(const Options& o) {
+  const bench::Wire wire;
+  const bench::RankPlace where{.address = wire.address(),
+                               .odd_ranks = {"nsenter", "--net=" + wire.other_network()}};
+  std::vector<double> free, slow, link, hidden, predicted;
+  for (int round = 0; round < o.rounds; ++round) {
+    const Measured quick = measure_processes(o, where)[0];
+    wire.limit(o.link);
+    const std::int64_t before = wire.bytes();
+    const Measured held = measure_processes(o, where)[0];
+    const auto bytes = static_cast<double>(wire.bytes() - before) / (o.steps + kWarmUpSteps);
+    wire.limit(0);
+    free.push_back(median(quick.step_seconds));
+    slow.push_back(median(held.step_seconds));
+    link.push_back(8 * bytes / (1e6 * o.link));
+    hidden.push_back(1 - (slow.back() - free.back()) / link.back());
+    predicted.push_back(1 - quick.predicted / link.back());
+  }
+  fmt::print(
+      "{} ranks x {} replicas, {}, {} micro-batches, step: {:.1f} ms; over a wire of {} Mbit/s "
+      "each "
+      "way, which its messages take {:.1f} ms of, {:.1f} ms: {:.0f} % of that is hidden ({:.0f} to "
+      "{:.0f})",
+      o.ranks, o.replicas, o.schedule, o.micro_batches, 1e3 * median(free), o.link,
+      1e3 * median(link), 1e3 * median(slow), 100 * median(hidden),
+      100 * *std::min_element(hidden.begin(), hidden.end()),
+      100 * *std::max_element(hidden.begin(), hidden.end()));
+  if (o.replicas == 1) fmt::print(", the simulator says {:.0f} %", 100 * median(predicted));
+  fmt::print("\n");
+}
+
 Options parse(int argc, char** argv, CLI::App* app) {
   Options o;
   app->add_option("--ranks", o.ranks)->capture_default_str();
@@ -191,6 +259,14 @@ Options parse(int argc, char** argv, CLI::App* app) {
   app->add_option("--rounds", o.rounds, "threads, then processes")->capture_default_str();
   app->add_option("--steps", o.steps, "a round")->capture_default_str();
   app->add_option("--schedule", o.schedule)->capture_default_str();
+  app->add_option("--replicas", o.replicas, "of the pipeline; with --link")->capture_default_str();
+  app->add_option("--wait", o.wait,
+                  "layers that wait so many milliseconds forward, twice that backward, as for an "
+                  "accelerator, instead of the GPT's");
+  app->add_option("--parameters", o.parameters, "of such a layer")->capture_default_str();
+  app->add_option("--link", o.link,
+                  "put a wire of so many Mbit/s between the processes, and tell how much of the "
+                  "communication is hidden; in a network namespace");
   app->add_option("--out", o.out, "of a worker; not for people");
   app->parse(argc, argv);
   return o;
@@ -204,7 +280,7 @@ int main(int argc, char** argv) {
     const Options o = parse(argc, argv, &app);
     const ProcessPlace place = read_environment();
     if (!place.launched()) {
-      compare(o);
+      o.link > 0 ? overlap(o) : compare(o);
       return 0;
     }
     bench::leave_result(o.out, measure(o, "gloo"));

@@ -196,6 +196,7 @@ class Run {
     plan.memory_bytes = config_.recompute.budget;
     if (strategy_.recompute != RecomputeMode::kNone) {
       plan.operations = trainer_.operations();
+      plan.except_last = strategy_.recompute == RecomputeMode::kExceptLast;
       plan.offload = trainer_.offload();
       plan.offload.resize(plan.operations.size());
     }
@@ -283,14 +284,27 @@ class Run {
     metrics.seconds = result.seconds;
     metrics.bubble = ending_.bubble_fraction;
     if (strategy_.clip_norm > 0) metrics.gradient_norm = result.gradient_norm;
-    metrics.auc = area_.take();
+    const bool logged = step == 1 || step % config_.log.every == 0 || step == num_steps_;
+    metrics.auc = area_of_step(logged);
     metrics.loss_scale = result.loss_scale;
     metrics.skipped = result.skipped;
     metrics.peak_bytes = result.peak_bytes;
     metrics.stage_peak_bytes = result.stage_peak_bytes;
-    if (log_ && (step == 1 || step % config_.log.every == 0 || step == num_steps_))
-      log_->step(metrics);
+    if (log_ && logged) log_->step(metrics);
     if (hooks_.step) hooks_.step(metrics);
+  }
+
+  /// Nothing where the model is not one of clicks.
+  std::optional<double> area() {
+    if (!is_of_clicks(config_)) return std::nullopt;
+    return area_.take([&](const nlohmann::json& own) { return trainer_.gather(own); });
+  }
+
+  /// Processes tell each other what they have seen only where it is written down.
+  std::optional<double> area_of_step(bool logged) {
+    if (logged || strategy_.transport == "threads") return area();
+    area_.forget();
+    return std::nullopt;
   }
 
   /// Of an asynchronous schedule a step ends on one rank while the next has begun on another: what
@@ -315,7 +329,7 @@ class Run {
     catch_up();
     const double loss = validation_loss();
     std::map<std::string, double> values = {{"loss", loss}};
-    const std::optional<double> auc = area_.take();
+    const std::optional<double> auc = area();
     if (auc) values["auc"] = *auc;
     if (log_) log_->validation({step, unix_now(), values});
     const bool better = loss < progress_.best - config_.train.early_stop_margin;

@@ -6,6 +6,7 @@
 
 #include "pipewright/base/error.h"
 #include "pipewright/base/units.h"
+#include "pipewright/ir/receives.h"
 #include "pipewright/torch/out_of_memory.h"
 
 namespace pipewright {
@@ -150,6 +151,13 @@ void RankRunner::prepare(const Program& program) {
       step->recomputed = recomputed != 0 || (program.open && options_.recomputes_later);
   }
   if (!program.versions.empty()) prepare_versions(program);
+  post_receives_early(program);
+}
+
+void RankRunner::post_receives_early(const Program& program) {
+  std::vector<Step> listed = std::move(steps_);
+  steps_.clear();
+  for (const std::size_t k : early_receives(program, options_.rank)) steps_.push_back(listed[k]);
 }
 
 void RankRunner::prepare_versions(const Program& program) {

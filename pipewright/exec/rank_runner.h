@@ -68,7 +68,7 @@ struct RankTrace {
 };
 
 /// Interprets one rank's list of a lowered Program. It decides nothing: what comes next is what the
-/// list says.
+/// list says, but for receives, which are asked for as early as is of use.
 class RankRunner {
  public:
   RankRunner(const SharedModel& shared, RankOptions options);
@@ -105,6 +105,7 @@ class RankRunner {
   };
   void prepare(const Program& program);
   void prepare_versions(const Program& program);
+  void post_receives_early(const Program& program);
   void execute(const Step& step, const Program& program, const ProgramInput& input);
   void execute_or_explain(const Step& step, const Program& program, const ProgramInput& input);
   void take_version(const Step& step);

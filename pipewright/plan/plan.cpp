@@ -87,7 +87,10 @@ Program plan_program(const Plan& plan) {
                                    .ranks = plan.ranks,
                                    .micro_batches = plan.micro_batches,
                                    .chunks = plan.chunks});
-  if (!plan.operations.empty()) program = lower_recompute(program, RecomputePass::kAll);
+  if (!plan.operations.empty()) {
+    program = lower_recompute(program,
+                              plan.except_last ? RecomputePass::kExceptLast : RecomputePass::kAll);
+  }
   return lower_step(lower_sends(program));
 }
 
@@ -136,7 +139,9 @@ Plan parse_plan(std::string_view json, std::string_view where) {
   plan.bubble_fraction = object.non_negative_or("bubble_fraction", 0);
   if (object.has("peak_bytes")) plan.peak_bytes = object.integers("peak_bytes", 0, kMost);
   plan.delay = static_cast<int>(object.integer_or("delay", 0, kMostCount, 0));
-  if (const auto said = object.string_or("recompute", plan.recompute()); said != plan.recompute())
+  const std::string said = object.string_or("recompute", plan.recompute());
+  plan.except_last = said == "except_last" && !plan.operations.empty();
+  if (said != plan.recompute())
     throw InvalidArgument(where, fmt::format("recompute is '{}', but the operations are of '{}'",
                                              said, plan.recompute()));
   check(plan, where);

@@ -23,6 +23,7 @@ struct Plan {
   std::vector<int> sizes;                          // layers by stage
   std::int64_t memory_bytes = 0;                   // a rank's budget; 0: without end
   std::vector<std::vector<Operation>> operations;  // by stage; empty: nothing is run again
+  bool except_last = false;   // operations are not of the last micro-batch, of which all is kept
   std::vector<char> offload;  // by stage: what it keeps goes to the host; empty: of no stage
 
   double step_seconds = 0;
@@ -30,7 +31,10 @@ struct Plan {
   std::vector<std::int64_t> peak_bytes;  // by rank
   int delay = 0;  // updates that a gradient comes late, the most; 0: of a synchronous schedule
 
-  std::string recompute() const { return operations.empty() ? "none" : "budget"; }
+  std::string recompute() const {
+    if (operations.empty()) return "none";
+    return except_last ? "except_last" : "budget";
+  }
   bool offloads() const { return std::count(offload.begin(), offload.end(), 1) > 0; }
   bool offloads(std::size_t stage) const { return stage < offload.size() && offload[stage] != 0; }
   double samples_per_second() const { return static_cast<double>(global_batch) / step_seconds; }

@@ -10,6 +10,8 @@
 #include "pipewright/plan/stage_work.h"
 #include "pipewright/run/measured_costs.h"
 #include "pipewright/sim/simulate.h"
+#include "pipewright/sim/steady.h"
+#include "pipewright/trace/drawing.h"
 
 namespace pipewright {
 namespace {
@@ -111,7 +113,7 @@ Headline headline_of(const RunRecord& run) {
   return headline;
 }
 
-std::vector<RankReport> ranks_of(const Timeline& timeline) {
+std::vector<RankReport> ranks_of(const Timeline& timeline, double step_time) {
   const StepTimes times(timeline);
   std::vector<RankReport> ranks;
   for (std::size_t r = 0; r < timeline.ranks.size(); ++r) {
@@ -124,7 +126,7 @@ std::vector<RankReport> ranks_of(const Timeline& timeline) {
     report.compute = rank.compute;
     report.recompute = rank.recompute;
     report.update = rank.update;
-    const double idle = std::max(0.0, times.step_time() - rank.busy());
+    const double idle = std::max(0.0, step_time - rank.busy());
     const double waited = std::clamp(rank.link_wait, 0.0, idle);
     report.communication = rank.reduce + waited;
     report.idle = idle - waited;
@@ -165,20 +167,38 @@ std::optional<Timeline> simulated(const RunRecord& run) {
   return timeline;
 }
 
+/// Steps of an asynchronous schedule overlap: what counts is the time from one to the next.
+double measured_step_time(const Timeline& timeline, const Headline& headline) {
+  if (has_versions(timeline) && headline.step_seconds > 0) return headline.step_seconds;
+  return StepTimes(timeline).step_time();
+}
+
+/// Of an asynchronous schedule without its warm-up and drain.
+StepTimes predicted_times(const RunRecord& run, const Timeline& timeline) {
+  if (!run.plan || !has_versions(timeline)) return StepTimes(timeline);
+  SteadyWindow window(plan_program(*run.plan));
+  for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
+    for (const Span& span : timeline.ranks[rank]) window.add(rank, span);
+  }
+  return window.exists() ? window.times() : StepTimes(timeline);
+}
+
 void add_timelines(RunReport* report) {
   const RunRecord& run = report->run;
   if (run.measured) {
-    report->timelines.push_back(run.measured->timeline);
+    const Timeline& timeline = run.measured->timeline;
+    const double step_time = measured_step_time(timeline, report->headline);
+    report->timelines.push_back(timeline);
     report->timelines.back().name = fmt::format("Measured: step {}", run.measured->step);
-    report->measured = breakdown(StepTimes(run.measured->timeline));
-    report->ranks = ranks_of(run.measured->timeline);
+    report->measured = breakdown(StepTimes(timeline), step_time);
+    report->ranks = ranks_of(timeline, step_time);
   }
   if (run.predicted) {
     report->timelines.push_back(run.predicted->timeline);
     report->timelines.back().name = "Predicted by the plan";
-    report->predicted = breakdown(StepTimes(run.predicted->timeline));
+    report->predicted = breakdown(predicted_times(run, run.predicted->timeline));
   } else if (auto timeline = simulated(run)) {
-    report->predicted = breakdown(StepTimes(*timeline));
+    report->predicted = breakdown(predicted_times(run, *timeline));
     report->timelines.push_back(std::move(*timeline));
   }
 }

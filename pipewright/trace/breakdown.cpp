@@ -22,10 +22,14 @@ std::string percent(double part, double total) {
 
 }  // namespace
 
-Breakdown breakdown(const StepTimes& times) {
-  const double step_time = times.step_time();
+Breakdown breakdown(const StepTimes& times) { return breakdown(times, times.step_time()); }
+
+Breakdown breakdown(const StepTimes& times, double step_time) {
   double most_work = 0;
-  for (const RankTimes& rank : times.ranks()) most_work = std::max(most_work, own_work(rank));
+  for (const RankTimes& rank : times.ranks()) {
+    most_work = std::max(most_work, own_work(rank));
+    step_time = std::max(step_time, rank.busy());
+  }
 
   Breakdown sum;
   for (const RankTimes& rank : times.ranks()) {

@@ -34,6 +34,9 @@ struct Breakdown {
 };
 
 Breakdown breakdown(const StepTimes& times);
+/// Of a step that takes `step_time`, one after the other, where those of an asynchronous schedule
+/// overlap: its spans lie between those of others.
+Breakdown breakdown(const StepTimes& times, double step_time);
 
 /// A part of a Breakdown by its name, for those who list all of them.
 struct BreakdownPart {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <atomic>
 #include <chrono>
 
 #include "pipewright/base/error.h"
@@ -21,12 +20,6 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Trainers are made in the same order in all processes.
-int next_number() {
-  static std::atomic<int> number = 0;
-  return number++;
-}
-
 json to_json(const NewestWhole& newest) {
   json refused = json::array();
   for (const RefusedCheckpoint& one : newest.refused) refused.push_back({one.path, one.reason});
@@ -35,7 +28,10 @@ json to_json(const NewestWhole& newest) {
 
 }  // namespace
 
-Checkpoints::Checkpoints(Training* training) : training_(training), number_(next_number()) {}
+Checkpoints::Checkpoints(Training* training)
+    : training_(training),
+      exchanges_(training->grid().world, "checkpoint",
+                 std::chrono::duration<double>(training->strategy().deadline_seconds)) {}
 
 Checkpoints::~Checkpoints() {
   if (writer_.joinable()) writer_.join();
@@ -46,44 +42,6 @@ Checkpoints::~Checkpoints() {
     TORCH_WARN("the last checkpoint was not saved: ", error.what());
   }
 }
-
-/// Names come again: LibTorch's store keeps some bytes for every key that it was ever given. That
-/// is safe after two other exchanges, see finished().
-Exchange Checkpoints::make_exchange() {
-  constexpr int kNames = 3;
-  return {training_->grid().world,
-          fmt::format("checkpoint{}/{}", number_, num_exchanges_++ % kNames),
-          std::chrono::duration<double>(training_->strategy().deadline_seconds)};
-}
-
-/// Where all came to it, whether it went well or not, all are beyond the exchanges before it: the
-/// first of them lets go of their texts. So they are gone when the next exchange begins anywhere,
-/// and the one after that may use their names.
-void Checkpoints::finished(const Exchange& exchange) noexcept {
-  if (exchange.all_came()) {
-    try {
-      for (const Exchange& one : before_) one.forget();
-    } catch (const std::exception&) {
-      // The store is gone: whoever needs it next says so.
-    }
-    before_.clear();
-  }
-  before_.push_back(exchange);
-}
-
-/// An exchange that is finished() at the end of a call.
-class Checkpoints::Turn {
- public:
-  explicit Turn(Checkpoints* owner) : owner_(owner), exchange_(owner->make_exchange()) {}
-  ~Turn() { owner_->finished(exchange_); }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
-  Exchange& exchange() { return exchange_; }
-
- private:
-  Checkpoints* owner_;
-  Exchange exchange_;
-};
 
 void Checkpoints::wait() {
   if (writer_.joinable()) writer_.join();
@@ -114,7 +72,7 @@ std::string Checkpoints::save(const std::string& dir, SaveOptions options) {
   report.path = CheckpointWriter(dir, job->step).path();
   report.step = job->step;
   report.held_seconds = seconds_since(start);
-  writer_ = std::thread([this, job, options, report, exchange = make_exchange()] {
+  writer_ = std::thread([this, job, options, report, exchange = exchanges_.begin()] {
     write(*job, options, report, exchange);
   });
   if (!options.background) wait();
@@ -132,7 +90,7 @@ void Checkpoints::write(const SaveJob& job, const SaveOptions& options, SaveRepo
     failure = std::current_exception();
     report.error = error.what();
   }
-  finished(exchange);
+  exchanges_.end(exchange);
   report.write_seconds = seconds_since(start);
   try {
     if (options.done) {
@@ -147,7 +105,7 @@ void Checkpoints::write(const SaveJob& job, const SaveOptions& options, SaveRepo
 
 Resumed Checkpoints::resume(const std::string& dir) {
   wait();
-  Turn turn(this);
+  Exchanges::Turn turn(&exchanges_);
   Exchange& exchange = turn.exchange();
   std::optional<Checkpoint> checkpoint;
   const json newest = exchange.together([&] {
@@ -176,7 +134,7 @@ Resumed Checkpoints::resume(const std::string& dir) {
 
 Loaded Checkpoints::load_weights(const std::string& path, const LoadOptions& options) {
   wait();
-  Turn turn(this);
+  Exchanges::Turn turn(&exchanges_);
   Exchange& exchange = turn.exchange();
   TensorSet set;
   exchange.together([&] {
@@ -192,7 +150,7 @@ Loaded Checkpoints::load_weights(const std::string& path, const LoadOptions& opt
 void Checkpoints::save_weights(const std::string& path, const NamesInFile& names) {
   wait();
   check_weights_path(path, training_->grid().num_processes());
-  Turn turn(this);
+  Exchanges::Turn turn(&exchanges_);
   Exchange& exchange = turn.exchange();
   Snapshot snapshot;
   exchange.together([&] {

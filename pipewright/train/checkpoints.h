@@ -5,7 +5,6 @@
 #include <set>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "pipewright/train/checkpoint.h"
 #include "pipewright/train/exchange.h"
@@ -33,17 +32,12 @@ class Checkpoints {
   void save_weights(const std::string& path, const NamesInFile& names);
 
  private:
-  class Turn;
-  Exchange make_exchange();
-  void finished(const Exchange& exchange) noexcept;
   void write(const SaveJob& job, const SaveOptions& options, SaveReport report, Exchange exchange);
 
   Training* training_;
-  int number_;             // of the trainer in this process, the same in all processes
-  int num_exchanges_ = 0;  // likewise
+  Exchanges exchanges_;  // the writer's while it runs
   std::set<std::string> tidied_;
-  std::vector<Exchange> before_;  // whose texts may still be read; the writer's while it runs
-  std::exception_ptr failure_;    // of a save, until it is thrown; likewise
+  std::exception_ptr failure_;  // of a save, until it is thrown; likewise
   std::thread writer_;
 };
 

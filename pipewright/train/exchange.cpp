@@ -2,9 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
+
 #include "pipewright/base/error.h"
 
 namespace pipewright {
+namespace {
+
+/// They are made in the same order in all processes.
+int next_number() {
+  static std::atomic<int> number = 0;
+  return number++;
+}
+
+}  // namespace
 
 Exchange::Exchange(std::shared_ptr<World> world, std::string name,
                    std::chrono::duration<double> deadline)
@@ -61,6 +72,33 @@ void Exchange::forget() const {
   for (int round = 0; round < num_rounds_; ++round) {
     for (int rank = 0; rank < size(); ++rank) world_->forget_text(key(round, rank));
   }
+}
+
+Exchanges::Exchanges(std::shared_ptr<World> world, const std::string& name,
+                     std::chrono::duration<double> deadline)
+    : world_(std::move(world)),
+      name_(fmt::format("{}{}", name, next_number())),
+      deadline_(deadline) {}
+
+/// A name is safe after two other exchanges, see end().
+Exchange Exchanges::begin() {
+  constexpr int kNames = 3;
+  return {world_, fmt::format("{}/{}", name_, num_begun_++ % kNames), deadline_};
+}
+
+/// Where all came to it, whether it went well or not, all are beyond the exchanges before it: the
+/// first of them lets go of their texts. So they are gone when the next exchange begins anywhere,
+/// and the one after that may use their names.
+void Exchanges::end(const Exchange& exchange) noexcept {
+  if (exchange.all_came()) {
+    try {
+      for (const Exchange& one : before_) one.forget();
+    } catch (const std::exception&) {
+      // The store is gone: whoever needs it next says so.
+    }
+    before_.clear();
+  }
+  before_.push_back(exchange);
 }
 
 }  // namespace pipewright

@@ -45,4 +45,38 @@ class Exchange {
   bool all_came_ = false;
 };
 
+/// Exchanges one after the other. Names come again: LibTorch's store keeps some bytes for every key
+/// that it was ever given.
+class Exchanges {
+ public:
+  Exchanges(std::shared_ptr<World> world, const std::string& name,
+            std::chrono::duration<double> deadline);
+
+  /// An exchange that is over at the end of its life.
+  class Turn {
+   public:
+    explicit Turn(Exchanges* owner) : owner_(owner), exchange_(owner->begin()) {}
+    ~Turn() { owner_->end(exchange_); }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    Exchange& exchange() { return exchange_; }
+
+   private:
+    Exchanges* owner_;
+    Exchange exchange_;
+  };
+
+  /// begin() is called in the same order in all processes; each exchange ends before the next
+  /// begins.
+  Exchange begin();
+  void end(const Exchange& exchange) noexcept;
+
+ private:
+  std::shared_ptr<World> world_;
+  std::string name_;
+  std::chrono::duration<double> deadline_;
+  int num_begun_ = 0;
+  std::vector<Exchange> before_;  // whose texts may still be read
+};
+
 }  // namespace pipewright

@@ -10,7 +10,7 @@ Strategy strategy_of(const Plan& plan) {
   strategy.chunks = plan.chunks;
   strategy.sizes = plan.sizes;
   if (plan.operations.empty()) return strategy;
-  strategy.recompute = RecomputeMode::kPlanned;
+  strategy.recompute = plan.except_last ? RecomputeMode::kExceptLast : RecomputeMode::kPlanned;
   strategy.operations = plan.operations;
   strategy.offload = plan.offloads();
   strategy.offload_stages = plan.offload;

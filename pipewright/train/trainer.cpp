@@ -40,6 +40,8 @@ struct Trainer::Impl {
   Training training;
   std::vector<std::function<void(const StepResult&)>> callbacks;
   Checkpoints checkpoints{&training};
+  Exchanges gatherings{training.grid().world, "gather",
+                       std::chrono::duration<double>(training.strategy().deadline_seconds)};
 };
 
 Trainer::Trainer(Sequence model, Loss loss, const OptimizerFactory& optimizer, Strategy strategy)
@@ -100,6 +102,11 @@ Tensors Trainer::predict(const Tensors& inputs, const std::vector<char>& shared_
 }
 
 void Trainer::ask_to_stop() { impl_->training.ask_to_stop(); }
+
+std::vector<nlohmann::json> Trainer::gather(const nlohmann::json& own) {
+  Exchanges::Turn turn(&impl_->gatherings);
+  return turn.exchange().together([&] { return own; });
+}
 
 void Trainer::after_step(std::function<void(const StepResult&)> callback) {
   impl_->callbacks.push_back(std::move(callback));

@@ -82,6 +82,11 @@ class Trainer {
   /// it at the same step, and so end, or save, together. From any thread; holds until it was told.
   void ask_to_stop();
 
+  /// What every process gives, in all of them, by rank; of one process its own. For what a metric
+  /// or a log needs of the others: small things, it travels as text. All processes call it, in the
+  /// same order. Throws TransportError where one does not come.
+  std::vector<nlohmann::json> gather(const nlohmann::json& own);
+
   /// Called after every step(), on the caller's thread, in the order given.
   void after_step(std::function<void(const StepResult&)> callback);
 

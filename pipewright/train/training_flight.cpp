@@ -74,7 +74,8 @@ void Training::check_asynchronous_model(const Outline& outline, const StageLayou
       if (layout.stage_of(first) == layout.stage_of(i)) continue;
       refuse_asynchronous(fmt::format(
           "cannot train '{}', which layers '{}' and '{}' share over two stages: each would have "
-          "another version of it; untie it, or put both layers on one stage",
+          "another version of it; untie it (in a config: model.tied = false), or put both layers "
+          "on one stage",
           tensor.name, model_.layers()[first].name, model_.layers()[i].name));
     }
   }

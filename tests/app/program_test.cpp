@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "pipewright/base/file.h"
 #include "pipewright/run/folder.h"
@@ -79,6 +80,57 @@ TEST(TrainProgram, ProcessesEndWithTheWeightsOfThreads) {
   ASSERT_EQ(processes.status, 0) << processes.err;
   EXPECT_EQ(json::parse(processes.out).at("weights_sha256"),
             json::parse(threads.out).at("weights_sha256"));
+}
+
+/// Half of the ranks see no scores, and each replica those of its half of the rows.
+TEST(TrainProgram, ProcessesTellTheAreaUnderTheCurveOfThreads) {
+  const Shell pipewright;
+  write_file(pipewright.path("clicks.toml"), R"([model]
+name = "deepfm"
+width = 16
+[data]
+name = "clicks"
+batch = 64
+numeric = 3
+fields = 7
+values = 8
+rows = 2000
+validation_rows = 200
+[train]
+steps = 6
+validate_every = 3
+[pipeline]
+ranks = 2
+micro_batches = 2
+[log]
+every = 3
+)",
+             "test");
+  const auto areas = [&](const std::string& dir) {
+    std::vector<double> found;
+    std::istringstream lines(read_file(pipewright.path(dir + "/metrics.jsonl"), "test"));
+    for (std::string line; std::getline(lines, line);) {
+      const json one = json::parse(line);
+      const json& values = one.contains("validation") ? one["validation"] : one;
+      if (values.contains("auc")) found.push_back(values["auc"].get<double>());
+    }
+    return found;
+  };
+  ASSERT_EQ(pipewright("train clicks.toml --set log.dir=threads").status, 0);
+  const std::vector<double> expected = areas("threads");
+  EXPECT_EQ(expected.size(), 5U) << "steps 1, 3 and 6, two validations";
+  for (const std::string replicas : {"1", "2"}) {
+    const std::string dir = "processes" + replicas;
+    const Result result =
+        pipewright("launch -n " + std::to_string(2 * std::stoi(replicas)) + " --log-dir logs -- " +
+                   PIPEWRIGHT_PROGRAM + " train clicks.toml --set log.dir=" + dir +
+                   " --set pipeline.transport=gloo --set data_parallel.replicas=" + replicas);
+    ASSERT_EQ(result.status, 0) << result.err;
+    const std::vector<double> found = areas(dir);
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i)
+      EXPECT_NEAR(found[i], expected[i], replicas == "1" ? 0 : 5e-3) << dir << " " << i;
+  }
 }
 
 TEST(TrainProgram, TellsAllMistakesAtOnce) {

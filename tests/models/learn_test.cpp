@@ -93,7 +93,7 @@ TEST(Learns, VggTellsStripesApart) {
 TEST(Learns, AmoebaNetTellsStripesApart) {
   Sequence model = make_amoebanet(
       {.layers = 3, .filters = 32, .channels = 1, .classes = 10, .image = 16, .later = true});
-  EXPECT_GT(learned(std::move(model), stripes(60, 5e-3)), 0.4);
+  EXPECT_GT(learned(std::move(model), stripes(180, 3e-3)), 0.6);
 }
 
 /// Two thirds of the pixels are around the shapes.
@@ -143,21 +143,22 @@ TEST(Learns, GptGoesOnWithSentences) {
   EXPECT_GT(learned(std::move(model), {text(40000, 1), text(4000, 2), 16, 200, 3e-3}), 0.35);
 }
 
-/// The most frequent word is 0.134 of those hidden; a model this small needs longer for more.
+/// The most frequent word is 0.134 of those hidden. It is all that the model knows for the first
+/// 400 steps.
 TEST(Learns, BertGuessesHiddenWords) {
   const auto words = std::make_shared<WordPiece>(sentence_vocabulary(), "made");
   const auto text = [&](std::int64_t tokens, std::uint64_t seed) {
     return std::make_shared<MaskedSource>(
         std::make_shared<MemoryStream>(sentence_tokens(*words, tokens, seed)), words, 24, seed);
   };
-  Sequence model = make_bert({.layers = 1,
+  Sequence model = make_bert({.layers = 2,
                               .dim = 64,
                               .heads = 4,
                               .seq = 24,
                               .vocab = words->size(),
                               .dropout = 0,
                               .later = true});
-  EXPECT_GT(learned(std::move(model), {text(40000, 1), text(4000, 2), 32, 250, 3e-3}), 0.16);
+  EXPECT_GT(learned(std::move(model), {text(40000, 1), text(4000, 2), 32, 800, 3e-3}), 0.35);
 }
 
 }  // namespace

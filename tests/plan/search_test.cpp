@@ -173,6 +173,25 @@ TEST(Predict, APlanWrittenByHandNeedNotSayThatItDoesNotOffload) {
   EXPECT_GT(unsaid.step_seconds, found.plans[0].step_seconds);
 }
 
+/// One rank does one thing after the other: what is not run again is not counted, to the last
+/// digit.
+TEST(Predict, TheLastMicroBatchIsNotRunAgainWhereItIsKept) {
+  const Profile profile = random_profile(8, 3);
+  Plan none;
+  none.micro_batches = 4;
+  none.sizes = {8};
+  const auto seconds = [&](const Plan& plan) {
+    return predict(std::span(&profile, 1), plan).step_seconds;
+  };
+  Plan all = none;
+  all.operations = {keep_checkpoints(8, {1}, false)};
+  Plan except_last = all;
+  except_last.except_last = true;
+  EXPECT_EQ(except_last.recompute(), "except_last");
+  EXPECT_NEAR(seconds(except_last), seconds(none) + (seconds(all) - seconds(none)) * 3 / 4, 1e-9);
+  EXPECT_TRUE(parse_plan(to_json(except_last), "test").except_last);
+}
+
 TEST(PlanSearch, SaysWhyNot) {
   const Profile profile = random_profile(3, 1);
   PlanRequest request;

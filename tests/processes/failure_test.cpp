@@ -65,6 +65,19 @@ TEST_P(Killed, RankIsNamedByAllOthers) {
 
 INSTANTIATE_TEST_SUITE_P(Each, Killed, testing::Range(0, kRanks));
 
+/// Several steps are under way when it happens.
+TEST_P(Killed, RankOfAnAsynchronousScheduleIsNamedByAllOthers) {
+  const int victim = GetParam();
+  for (const char* schedule : {"pipedream", "pipedream-2bw"}) {
+    SCOPED_TRACE(schedule);
+    Processes processes(kTrainOn, kRanks, {{"life", "30"}, {"schedule", schedule}});
+    wait_for_training(processes, kRanks);
+    const auto since = Clock::now();
+    processes.signal(victim, SIGKILL);
+    expect_all_blame(processes, victim, since);
+  }
+}
+
 class KilledInAGrid : public testing::TestWithParam<int> {};
 
 /// Two replicas of two ranks: some wait for a message of the victim, some for its sums, some for

@@ -1,6 +1,8 @@
-// Predictions are known in every process.
+// What is known in every process: predictions, a wish to stop, what each of them gives.
 
 #include <gtest/gtest.h>
+
+#include <thread>
 
 #include "tests/processes/train_worker.h"
 
@@ -42,6 +44,29 @@ const Worker kAskToStop("ask_to_stop", [](const Arguments&) {
 TEST(AskingToStop, IsHeardByAllAtTheSameStep) {
   Processes processes("ask_to_stop", 4, {});
   processes.expect_success();
+}
+
+/// More often than names are kept, and by processes that come late in turn.
+const Worker kGather("gather_values", [](const Arguments&) {
+  const int rank = std::stoi(std::getenv("RANK"));
+  Strategy strategy = strategy_of(3, 3);
+  strategy.transport = "gloo";
+  Trainer trainer(make_model({}), cross_entropy(), sgd(), strategy);
+  for (int i = 0; i < 20; ++i) {
+    if (i % 3 == rank) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    const auto all = trainer.gather({{"from", rank}, {"turn", i}});
+    for (int other = 0; other < 3; ++other) {
+      if (all.at(static_cast<std::size_t>(other)) != nlohmann::json{{"from", other}, {"turn", i}})
+        throw std::runtime_error("got " + nlohmann::json(all).dump());
+    }
+  }
+});
+
+TEST(Gathering, GivesEveryProcessWhatAllGave) {
+  Processes processes("gather_values", 3, {});
+  processes.expect_success();
+  Trainer alone(make_model({}), cross_entropy(), sgd(), strategy_of(3, 3));
+  EXPECT_EQ(alone.gather(7), std::vector<nlohmann::json>{7});
 }
 
 TEST(ProcessPredictions, AreThoseOfThreadsInEveryProcess) {

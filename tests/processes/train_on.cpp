@@ -30,8 +30,8 @@ Mischief mischief_of(const Arguments& a) {
 }
 
 /// With a fuse in each of three stages.
-Sequence model_with(const std::function<torch::Tensor(torch::Tensor)>& fuse) {
-  const Sequence plain = make_model({.skips = true, .tied = true});
+Sequence model_with(const std::function<torch::Tensor(torch::Tensor)>& fuse, bool tied = true) {
+  const Sequence plain = make_model({.skips = true, .tied = tied});
   Sequence model;
   model.add("fuse", fuse);
   for (const Layer& layer : plain.layers()) {
@@ -52,6 +52,7 @@ Strategy strategy_from(const Arguments& a) {
   Strategy strategy = strategy_for(std::stoi(std::getenv("WORLD_SIZE")) / replicas);
   strategy.replicas = replicas;
   strategy.transport = "gloo";
+  if (a.contains("schedule")) strategy.schedule = a.at("schedule");
   strategy.life_deadline_seconds = std::stod(a.at("life"));
   if (a.contains("deadline")) strategy.deadline_seconds = std::stod(a.at("deadline"));
   if (a.contains("address")) strategy.address = a.at("address");
@@ -79,7 +80,8 @@ const Worker kWorker(kTrainOn, [](const Arguments& a) {
     return x;
   };
   const int steps = a.contains("steps") ? std::stoi(a.at("steps")) : kManySteps;
-  Trainer trainer(model_with(fuse), cross_entropy(), sgd(), strategy_from(a));
+  const bool tied = !a.contains("schedule");  // asynchronous schedules refuse it
+  Trainer trainer(model_with(fuse, tied), cross_entropy(), sgd(), strategy_from(a));
   for (; step < steps; ++step) {
     if (mischief.now(step)) {
       if (mischief.what == "exit") std::exit(3);

@@ -8,8 +8,8 @@ namespace pipewright {
 
 /// The worker "train_on" trains a small model with a rank a process, until something happens to it.
 /// Its arguments: `life`, the deadline of signs of life; and, if wanted, `deadline`, of every wait;
-/// `steps`; `replicas`; `address`, of the process; and a mischief: `what` happens at the `rank`
-/// before or in its `step`:
+/// `steps`; `replicas`; `schedule`; `address`, of the process; and a mischief: `what` happens at
+/// the `rank` before or in its `step`:
 ///   layer   a layer throws "the fuse blew"
 ///   slow    a layer takes an hour
 ///   exit    std::exit(3); _exit: without any clean-up

@@ -20,6 +20,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing_checkpoint::TempFolder;
 using testing_run::make_sample_run;
+using testing_run::sample_profile;
 
 RunReport sample_report(const testing_run::SampleOptions& options = {}) {
   const TempFolder dir;
@@ -43,6 +44,43 @@ TEST(Report, HeadlineIsThatOfTheMetrics) {
   EXPECT_EQ(headline.predicted_step_seconds, report.run.plan->step_seconds);
   EXPECT_EQ(headline.peak_bytes, steps[7].peak_bytes);
   EXPECT_EQ(headline.memory_bytes, std::int64_t{640} << 20);
+}
+
+/// Two ranks that never wait: each step takes 3, its backward on the first rank comes one step
+/// late.
+TEST(Report, StepsOfAnAsynchronousScheduleCountFromOneToTheNext) {
+  RunRecord run;
+  run.metrics.steps.resize(3);
+  for (StepMetrics& step : run.metrics.steps) step.seconds = 3;
+  const auto span = [](double start, double end, int stage, Kind kind) {
+    return Span{
+        .start = start, .end = end, .stage = stage, .micro_batch = 0, .kind = kind, .version = 0};
+  };
+  Timeline timeline;
+  timeline.time_unit = "s";
+  timeline.ranks = {{span(0, 1, 0, Kind::kForward), span(4, 6, 0, Kind::kBackward)},
+                    {span(1, 2, 1, Kind::kForward), span(2, 4, 1, Kind::kBackward)}};
+  run.measured = TimelineFile{3, timeline};
+  const RunReport report = make_report(run);
+  EXPECT_EQ(report.measured->compute, 6);
+  EXPECT_EQ(report.measured->total, 6);
+  EXPECT_EQ(report.measured->bubble, 0);
+  EXPECT_EQ(report.ranks.at(0).idle, 0);
+}
+
+TEST(Report, TheWarmUpOfAnAsynchronousScheduleIsNotPredictedForItsSteps) {
+  Profile profile = sample_profile();
+  const LayerCost block = profile.layers[1];
+  for (LayerCost& layer : profile.layers) layer = block;  // all stages alike
+  Plan plan = testing_run::sample_plan(profile);
+  plan.schedule = "pipedream";
+  plan.sizes = {4, 4, 4, 4};
+  RunRecord run;
+  run.plan = predict(std::span(&profile, 1), plan);
+  run.predicted = TimelineFile{0, predicted_timeline(std::span(&profile, 1), *run.plan)};
+  ASSERT_GT(StepTimes(run.predicted->timeline).bubble_fraction(), 0.05);
+  const RunReport report = make_report(run);
+  EXPECT_NEAR(report.predicted->bubble / report.predicted->total, 0, 1e-9);
 }
 
 TEST(Report, BestOfAValidationIsTheLeastOfALossAndTheMostOfAnAccuracy) {

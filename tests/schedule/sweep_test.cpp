@@ -4,9 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <tuple>
+
 #include "pipewright/base/error.h"
 #include "pipewright/ir/csv.h"
+#include "pipewright/ir/receives.h"
 #include "pipewright/ir/validate.h"
+#include "pipewright/ir/walk.h"
 #include "pipewright/schedule/lower.h"
 #include "pipewright/schedule/schedule.h"
 
@@ -88,6 +93,53 @@ TEST_P(EverySchedule, AddsASendAndAReceiveForEveryTensorThatChangesRank) {
     const auto messages =
         2 * directions * crossings * static_cast<std::size_t>(program.num_micro_batches);
     EXPECT_EQ(lower_sends(program).num_instructions(), program.num_instructions() + messages);
+  });
+}
+
+/// By what is sent: the round of a walk in which it is made.
+std::map<std::tuple<Kind, int, int>, std::int64_t> rounds_of(const Program& program) {
+  std::map<std::tuple<Kind, int, int>, std::int64_t> rounds;
+  Walk walk(program, Sends::kReturnAtOnce, WalkOrder::kRounds);
+  while (const auto visit = walk.next()) {
+    const Instruction i = visit->instruction;
+    const Kind kind = i.kind() == Kind::kBackwardInput ? Kind::kBackward : i.kind();
+    if (is_compute(kind)) rounds[{kind, i.stage(), i.micro_batch()}] = visit->round;
+  }
+  return rounds;
+}
+
+TEST_P(EverySchedule, AsksForATensorBeforeTheInstructionThatRunsWhileItIsMade) {
+  sweep([&](const Program& program) {
+    const auto rounds = rounds_of(program);
+    const auto round_of = [&](Instruction i) {
+      const Kind kind = i.kind() == Kind::kBackwardInput ? Kind::kBackward : i.kind();
+      return rounds.at({kind, i.stage(), i.micro_batch()});
+    };
+    const Program lowered = lower_sends(program);
+    for (int rank = 0; rank < program.num_ranks(); ++rank) {
+      const auto& list = lowered.ranks[static_cast<std::size_t>(rank)];
+      std::vector<Instruction> others, others_listed;
+      std::int64_t last_round = -1;
+      std::size_t receives = 0;
+      for (const std::size_t k : early_receives(lowered, rank)) {
+        const Instruction i = list[k];
+        if (is_recv(i.kind())) {
+          const bool forward = i.kind() == Kind::kRecvForward;
+          const auto made = rounds.at({forward ? Kind::kForward : Kind::kBackward,
+                                       i.stage() + (forward ? -1 : 1), i.micro_batch()});
+          EXPECT_LT(last_round, made) << to_text(i) << " of rank " << rank;
+          ++receives;
+          continue;
+        }
+        others.push_back(i);
+        if (is_compute(i.kind())) last_round = round_of(i);
+      }
+      for (const Instruction i : list) {
+        if (!is_recv(i.kind())) others_listed.push_back(i);
+      }
+      EXPECT_EQ(others, others_listed);
+      EXPECT_EQ(receives + others.size(), list.size());
+    }
   });
 }
 

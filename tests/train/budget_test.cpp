@@ -237,7 +237,7 @@ TEST_P(Budget, IsKeptByTheMeasuredPeakAndChangesNoBit) {
       const Plan plan = planned(strategy, bounded->sizes());
       for (std::size_t rank = 0; rank < bytes.size(); ++rank) {
         EXPECT_LE(bytes[rank], strategy.memory_budget);
-        EXPECT_LE(bytes[rank], plan.peak_bytes[rank]);
+        EXPECT_LE(bytes[rank], plan.peak_bytes[rank]) << "rank " << rank << ": " << to_json(plan);
         const bool more_would_help =
             plan.operations[rank].size() > 2 * static_cast<std::size_t>(plan.sizes[rank]);
         if (!more_would_help) continue;

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "pipewright/nn/sequence.h"
+
+namespace pipewright::bench {
+
+/// Layers that wait where others compute, as a CPU does for its accelerator: so a machine may have
+/// fewer cores than ranks, and what the engine and the transport do is neither hidden behind
+/// arithmetic nor held up by it. Each waits `wait` seconds in its forward, in the gradient of its
+/// input and in that of its weights, hands its input on as it is, and has so many parameters.
+Sequence make_waiting_model(int layers, double wait, std::int64_t parameters);
+
+}  // namespace pipewright::bench
