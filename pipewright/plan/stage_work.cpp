@@ -64,6 +64,12 @@ std::int64_t waiting_gradient(const Profile& profile, LayerRange layers) {
   return most;
 }
 
+/// Where the next rank is ahead, its gradient of another micro-batch is there while one is in use.
+std::int64_t early_gradient(const Profile& profile, LayerRange layers, const Program& program) {
+  const bool comes = layers.last < profile.layers.size() && program.num_micro_batches > 1;
+  return comes ? output_bytes(profile, layers) : 0;
+}
+
 std::int64_t half_bytes(const Profile& profile, LayerRange layers) {
   return sum(profile, layers, {&LayerCost::weight_half_bytes});
 }
@@ -160,7 +166,8 @@ StageCost stage_cost(const Profile& profile, LayerRange layers, const Program& p
     cost.forward_temp_bytes += static_cast<double>(output_bytes(profile, layers));
     cost.recompute_temp_bytes += static_cast<double>(output_bytes(profile, layers));
   }
-  cost.weight_temp_bytes = static_cast<double>(waiting_gradient(profile, layers));
+  cost.weight_temp_bytes = static_cast<double>(waiting_gradient(profile, layers) +
+                                               early_gradient(profile, layers, program));
   cost.backward_temp_bytes =
       static_cast<double>(work.backward.peak_bytes) - held + cost.weight_temp_bytes;
   return cost;
@@ -193,6 +200,7 @@ BudgetPlan BudgetPlanner::plan(const std::vector<int>& sizes, const Program& pro
     const StageLoad load = stage_load(program, static_cast<int>(s));
     const std::int64_t aside = lying_bytes(profile_, ranges[s], program, static_cast<int>(s)) +
                                waiting_gradient(profile_, ranges[s]) +
+                               early_gradient(profile_, ranges[s], program) +
                                load.halves * half_bytes(profile_, ranges[s]);
     const std::int64_t of_rank = fixed[static_cast<std::size_t>(rank)];
     const StageRecompute& planned =

@@ -3,10 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "pipewright/models/bert.h"
 #include "pipewright/plan/search.h"
 #include "pipewright/plan/stage_work.h"
 #include "pipewright/profile/measure.h"
+#include "pipewright/recompute/modes.h"
 #include "pipewright/schedule/schedule.h"
 #include "tests/refusal.h"
 #include "tests/train/test_models.h"
@@ -264,6 +268,58 @@ INSTANTIATE_TEST_SUITE_P(Gpu, Budget,
                          testing::Combine(testing::ValuesIn(kSubjects), testing::Values("cuda"),
                                           testing::Values(Precision::kFull, Precision::kBf16)),
                          kName);
+
+class LateGradient : public torch::autograd::Function<LateGradient> {
+ public:
+  static torch::Tensor forward(torch::autograd::AutogradContext* /*context*/,
+                               const torch::Tensor& x) {
+    return x.clone();
+  }
+  static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* /*context*/,
+                                               const torch::autograd::tensor_list& gradients) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    return gradients;
+  }
+};
+
+/// While the first stage's backward waits, the second does all that it can, and its next gradient
+/// comes.
+TEST(BudgetMode, CountsTheGradientsOfARankThatIsAhead) {
+  const auto make = [] {
+    torch::manual_seed(1);
+    Sequence model;
+    model.add("wide", torch::nn::Linear(4, 4 * kDim));
+    model.add("saves", torch::nn::Tanh());
+    model.add("saves_more", torch::nn::Tanh());
+    model.add("late", [](torch::Tensor x) { return LateGradient::apply(x); });
+    model.add("last", torch::nn::Linear(4 * kDim, 4));
+    return model;
+  };
+  const auto narrow = [](int rows) -> Batch {
+    const auto x = torch::ones({rows, kTokens, 4});
+    return {{x}, {x}};
+  };
+  const Batch one = narrow(8);
+  Strategy strategy = strategy_of(2, 4);
+  strategy.sizes = {4, 1};
+  strategy.recompute = RecomputeMode::kAll;
+  const Profile profile = measure_profile(make(), mean_squared_error(), one.inputs, one.targets,
+                                          {.repeats = 1, .optimizer = sgd(0.01, 0)});
+  Plan plan;
+  plan.ranks = 2;
+  plan.global_batch = 32;
+  plan.micro_batches = 4;
+  plan.micro_batch_size = 8;
+  plan.sizes = strategy.sizes;
+  plan.operations = {keep_checkpoints(4, {1}, false), keep_checkpoints(1, {1}, false)};
+  plan = predict(std::span(&profile, 1), plan);
+  Trainer trainer(make(), mean_squared_error(), sgd(0.01, 0), strategy);
+  for (int step = 0; step < 2; ++step) {
+    const StepResult result = trainer.step(narrow(32));
+    for (std::size_t rank = 0; rank < 2; ++rank)
+      EXPECT_LE(result.peak_bytes[rank], plan.peak_bytes[rank]) << "rank " << rank;
+  }
+}
 
 TEST(BudgetMode, SaysWhatIsMissing) {
   Strategy strategy = strategy_of(2, 4);
