@@ -236,9 +236,8 @@ void overlap(const Options& o) {
     predicted.push_back(1 - quick.predicted / link.back());
   }
   fmt::print(
-      "{} ranks x {} replicas, {}, {} micro-batches, step: {:.1f} ms; over a wire of {} Mbit/s "
-      "each "
-      "way, which its messages take {:.1f} ms of, {:.1f} ms: {:.0f} % of that is hidden ({:.0f} to "
+      "{} ranks x {} replicas, {}, {} micro-batches, step: {:.1f} ms; over a wire of {} Mbit/s, "
+      "which its messages take {:.1f} ms of, {:.1f} ms: {:.0f} % of that is hidden ({:.0f} to "
       "{:.0f})",
       o.ranks, o.replicas, o.schedule, o.micro_batches, 1e3 * median(free), o.link,
       1e3 * median(link), 1e3 * median(slow), 100 * median(hidden),
