@@ -5,7 +5,6 @@
 #include "pipewright/micro/auto_micro_batch.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <torch/torch.h>
 
 #include <CLI/CLI.hpp>
@@ -15,6 +14,7 @@
 #include <numeric>
 
 #include "benchmarks/common/headline.h"
+#include "benchmarks/common/measure.h"
 #include "pipewright/base/error.h"
 #include "pipewright/data/click_source.h"
 #include "pipewright/input/generated_clicks.h"
@@ -96,16 +96,6 @@ torch::Tensor forward(const Sequence& model, Tensors x) {
   return x.at(0);
 }
 
-/// Of all threads, so far.
-double cpu_seconds() {
-  rusage used{};
-  getrusage(RUSAGE_SELF, &used);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-  };
-  return seconds(used.ru_utime) + seconds(used.ru_stime);
-}
-
 /// One line of the table.
 class Side {
  public:
@@ -141,7 +131,7 @@ class Side {
     for (int i = 0; i < 3; ++i) step();
     wait();
     const auto start = Clock::now();
-    const double cpu = cpu_seconds();
+    const double cpu = bench::cpu_seconds();
     int steps = 0;
     double passed = 0;
     while (passed < seconds) {
@@ -150,7 +140,7 @@ class Side {
       passed = std::chrono::duration<double>(Clock::now() - start).count();
     }
     step_seconds_.push_back(passed / steps);
-    cpu_seconds_ += (cpu_seconds() - cpu) / steps;
+    cpu_seconds_ += (bench::cpu_seconds() - cpu) / steps;
   }
 
   double median_seconds() const {

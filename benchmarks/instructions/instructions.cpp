@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 #include <malloc.h>
-#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 
@@ -17,6 +16,7 @@
 #include "pipewright/train/trainer.h"
 
 using namespace pipewright;
+using bench::cpu_seconds;
 using bench::median;
 
 namespace {
@@ -40,16 +40,6 @@ struct Size {
   std::string schedule = "1f1b";
   double wait = 0;  // seconds a layer
 };
-
-/// Time of all threads, so far.
-double cpu_seconds() {
-  rusage used{};
-  getrusage(RUSAGE_SELF, &used);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-  };
-  return seconds(used.ru_utime) + seconds(used.ru_stime);
-}
 
 Plan plan_of(const Size& size) {
   Plan plan;

@@ -195,8 +195,8 @@ class Budget : public testing::TestWithParam<std::tuple<Subject, std::string, Pr
     return make_schedule(
         {.name = strategy.schedule, .ranks = strategy.ranks, .micro_batches = kMicroBatches});
   }
-  /// What a plan counts at a stage and a step need not show: inputs that come early, if they do; a
-  /// gradient that waits to be added, if it does;
+  /// What a plan counts at a stage and a step need not show: inputs and a gradient that come early,
+  /// if they do; a gradient that waits to be added, if it does;
   /// and, since here is one memory, what others pay for: the caller for the batch, the next stage
   /// for what it got.
   static std::int64_t of_others(const Strategy& strategy, const Plan& plan, std::size_t stage) {
@@ -204,13 +204,17 @@ class Budget : public testing::TestWithParam<std::tuple<Subject, std::string, Pr
     const auto& layers = strategy.profile.layers;
     const LayerRange range = layer_ranges(plan.sizes)[stage];
     std::int64_t shared = stage == 0 ? strategy.profile.input_bytes : 0;
-    if (stage + 1 < plan.sizes.size()) shared += layers[range.last - 1].output_bytes;
+    std::int64_t early_gradient = 0;
+    if (stage + 1 < plan.sizes.size()) {
+      early_gradient = layers[range.last - 1].output_bytes;
+      shared += early_gradient;
+    }
     const int early = early_inputs(program, static_cast<int>(stage));
     std::int64_t waiting = 0;
     for (std::size_t i = range.first; i < range.last; ++i)
       waiting = std::max(waiting, layers[i].gradient_bytes);
     return stage_load(program, static_cast<int>(stage)).in_flight * shared + waiting +
-           (stage == 0 ? 0 : early * layers[range.first - 1].output_bytes);
+           early_gradient + (stage == 0 ? 0 : early * layers[range.first - 1].output_bytes);
   }
 };
 
