@@ -51,7 +51,9 @@ struct WaitingLayer : torch::nn::Module {
       : seconds(wait_seconds), weight(register_parameter("weight", torch::zeros(parameters))) {}
 
   torch::Tensor forward(const torch::Tensor& x) {
-    return WaitForInput::apply(x, seconds) + WaitForWeight::apply(weight, seconds);
+    // The sum needs a gradient where the batch itself does not: the first layer is as long as
+    // others.
+    return WaitForInput::apply(x + WaitForWeight::apply(weight, seconds), seconds);
   }
 
   double seconds;
