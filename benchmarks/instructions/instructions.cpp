@@ -159,9 +159,13 @@ int main(int argc, char** argv) {
   Options o;
   app.add_option("--ranks", o.ranks, "with commas")->capture_default_str();
   app.add_option("--schedules", o.schedules, "with commas")->capture_default_str();
-  app.add_option("--wait", o.wait, "milliseconds of a layer's forward")->capture_default_str();
-  app.add_option("--factor", o.factor, "micro-batches over ranks")->capture_default_str();
-  app.add_option("--steps", o.steps)->capture_default_str();
+  app.add_option("--wait", o.wait, "milliseconds of a layer's forward")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_option("--factor", o.factor, "micro-batches over ranks")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_option("--steps", o.steps)->capture_default_str()->check(CLI::PositiveNumber);
   try {
     app.parse(argc, argv);
     run(o);

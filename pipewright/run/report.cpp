@@ -175,7 +175,9 @@ double measured_step_time(const Timeline& timeline, const Headline& headline) {
 
 /// Of an asynchronous schedule without its warm-up and drain.
 StepTimes predicted_times(const RunRecord& run, const Timeline& timeline) {
-  if (!run.plan || !has_versions(timeline)) return StepTimes(timeline);
+  const bool of_plan =
+      run.plan && timeline.ranks.size() == static_cast<std::size_t>(run.plan->ranks);
+  if (!of_plan || !has_versions(timeline)) return StepTimes(timeline);
   SteadyWindow window(plan_program(*run.plan));
   for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
     for (const Span& span : timeline.ranks[rank]) window.add(rank, span);

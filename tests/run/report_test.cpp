@@ -81,6 +81,8 @@ TEST(Report, TheWarmUpOfAnAsynchronousScheduleIsNotPredictedForItsSteps) {
   ASSERT_GT(StepTimes(run.predicted->timeline).bubble_fraction(), 0.05);
   const RunReport report = make_report(run);
   EXPECT_NEAR(report.predicted->bubble / report.predicted->total, 0, 1e-9);
+  run.predicted->timeline.ranks.emplace_back();  // of a folder that somebody changed
+  EXPECT_GT(make_report(run).predicted->total, 0);
 }
 
 TEST(Report, BestOfAValidationIsTheLeastOfALossAndTheMostOfAnAccuracy) {
