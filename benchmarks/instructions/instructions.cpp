@@ -131,8 +131,10 @@ void print_cost(const Size& size, int steps) {
 }
 
 void run(const Options& o) {
+  const std::vector<int> all_ranks = bench::numbers_of(o.ranks, "--ranks");
+  for (const std::string& schedule : bench::parts_of(o.schedules)) find_schedule(schedule);
   fmt::print("Layers that do nothing:\n");
-  for (const int ranks : bench::numbers_of(o.ranks, "--ranks"))
+  for (const int ranks : all_ranks)
     print_cost({.ranks = ranks, .micro_batches = kManyMicroBatches}, o.steps);
   for (const int micro_batches : {32, 512})
     print_cost({.ranks = 4, .micro_batches = micro_batches}, o.steps);
@@ -140,7 +142,7 @@ void run(const Options& o) {
     print_cost({.ranks = 4, .micro_batches = kManyMicroBatches, .layers_a_rank = layers}, o.steps);
   fmt::print("Layers that wait {} ms forward, {} ms backward:\n", o.wait, 2 * o.wait);
   for (const std::string& schedule : bench::parts_of(o.schedules)) {
-    for (const int ranks : bench::numbers_of(o.ranks, "--ranks")) {
+    for (const int ranks : all_ranks) {
       const int micro_batches = find_schedule(schedule).asynchronous ? 1 : o.factor * ranks;
       compare_bubble({.ranks = ranks,
                       .micro_batches = micro_batches,
@@ -161,11 +163,11 @@ int main(int argc, char** argv) {
   app.add_option("--schedules", o.schedules, "with commas")->capture_default_str();
   app.add_option("--wait", o.wait, "milliseconds of a layer's forward")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(0.001, 1e6));
   app.add_option("--factor", o.factor, "micro-batches over ranks")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  app.add_option("--steps", o.steps)->capture_default_str()->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1 << 20));
+  app.add_option("--steps", o.steps)->capture_default_str()->check(CLI::Range(1, 1 << 20));
   try {
     app.parse(argc, argv);
     run(o);
