@@ -14,6 +14,8 @@ class Wire {
   ~Wire();
   Wire(const Wire&) = delete;
   Wire& operator=(const Wire&) = delete;
+  Wire(Wire&&) = delete;
+  Wire& operator=(Wire&&) = delete;
 
   /// Holds it to so many megabits a second each way; 0: as fast as it is.
   void limit(double megabits) const;
