@@ -21,6 +21,7 @@
 #include "pipewright/base/error.h"
 #include "pipewright/base/file.h"
 #include "pipewright/base/units.h"
+#include "pipewright/memory/heap.h"
 #include "pipewright/trace/breakdown.h"
 #include "pipewright/transport/environment.h"
 
@@ -214,6 +215,7 @@ int run(const Options& o) {
 }  // namespace pipewright::bench
 
 int main(int argc, char** argv) {
+  pipewright::keep_freed_memory();  // as the program does
   CLI::App app("How fast a pipeline is over ranks and micro-batches");
   try {
     return pipewright::bench::run(pipewright::bench::parse(argc, argv, &app));

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "pipewright/base/error.h"
+#include "pipewright/nn/leaf_gradient.h"
 #include "pipewright/torch/compat.h"
 #include "pipewright/torch/compat_attention.h"
 
@@ -175,7 +176,8 @@ class BlockBackward : public torch::autograd::TraceableFunction {
 
   void run_weights(variable_list* result) const {
     const auto linear = [&](Edge weight, Edge bias, const Tensor& gradient, const Tensor& input) {
-      if (wanted(weight)) (*result)[weight] = gradient.t().mm(input);
+      if (wanted(weight) && !add_product_to_leaf(next_edge(weight), gradient, input))
+        (*result)[weight] = gradient.t().mm(input);
       if (wanted(bias)) (*result)[bias] = gradient.sum(0);
     };
     const Chain& g = *chain_;

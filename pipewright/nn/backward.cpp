@@ -2,7 +2,6 @@
 
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/functions/tensor.h>
-#include <torch/version.h>
 
 #include <algorithm>
 #include <iterator>
@@ -12,6 +11,7 @@
 
 #include "pipewright/base/error.h"
 #include "pipewright/nn/backward_graph.h"
+#include "pipewright/nn/leaf_gradient.h"
 
 namespace pipewright {
 namespace {
@@ -60,13 +60,6 @@ Graph sort_nodes(const edge_list& roots, const edge_list& inputs) {
     if (!is_input) (to_weight ? graph.mixed : graph.chain).push_back(std::move(node));
   }
   return graph;
-}
-
-bool has_hooks(Node& node) {
-#if TORCH_VERSION_MAJOR >= 2
-  if (!node.tensor_pre_hooks().empty() || !node.retains_grad_hooks().empty()) return true;
-#endif
-  return !node.pre_hooks().empty() || !node.post_hooks().empty();
 }
 
 /// Whether a node computes only what its valid edges ask for, so that running it once for some

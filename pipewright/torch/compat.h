@@ -6,6 +6,7 @@
 #include <c10/core/Event.h>
 #include <c10/util/Exception.h>
 #include <c10/util/Optional.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/library.h>
 #include <torch/version.h>
 
@@ -49,6 +50,16 @@ class SilentWarnings {
   SilentHandler handler_;
   WarningHandlerGuard guard_{&handler_};
 };
+
+/// Hooks that 2.x keeps beside a node's own: those of the tensor it makes.
+#if TORCH_VERSION_MAJOR >= 2
+inline bool has_tensor_hooks(torch::autograd::Node& node) {
+  return !node.tensor_pre_hooks().empty() || !node.retains_grad_hooks().empty() ||
+         node.tensor_post_acc_grad_hooks() != nullptr;
+}
+#else
+inline bool has_tensor_hooks(torch::autograd::Node& /*node*/) { return false; }
+#endif
 
 #if TORCH_VERSION_MAJOR >= 2
 inline bool autocast_enabled(c10::DeviceType type) {

@@ -124,6 +124,58 @@ TEST(FusedBlocks, AreSplitIntoHalvesWithTheSameBits) {
     EXPECT_TRUE(ours[i].equal(right[i])) << "of input " << i;
 }
 
+/// The gradients of several micro-batches, by `run`, which goes back from an output.
+template <typename Run>
+Tensors sum_gradients(const Inputs& inputs, const Run& run) {
+  torch::manual_seed(3);
+  for (int m = 0; m < 3; ++m) {
+    const Tensor x = torch::randn_like(inputs.x).requires_grad_();
+    const Tensor out = fused_block(x, inputs.weights, {kHeads, kEpsilon});
+    run(x, out, torch::randn_like(out));
+  }
+  Tensors gradients = take_gradients(inputs);
+  gradients.erase(gradients.begin());  // x's
+  return gradients;
+}
+
+TEST(FusedBlocks, AddToGradientsWithinTheirProducts) {
+  const Inputs inputs = make_inputs();
+  const Tensors right = sum_gradients(
+      inputs, [](const Tensor&, const Tensor& out, const Tensor& seed) { out.backward(seed); });
+  Tensor up_grad;  // stays the same tensor, and knows that it was written into
+  const Tensors whole =
+      sum_gradients(inputs, [&](const Tensor& x, const Tensor& out, const Tensor& seed) {
+        const auto version = up_grad.defined() ? up_grad._version() : 0;
+        backward({out}, {seed}, {x});
+        if (up_grad.defined()) {
+          EXPECT_TRUE(up_grad.is_same(inputs.weights.up.grad()));
+          EXPECT_GT(up_grad._version(), version);
+        }
+        up_grad = inputs.weights.up.grad();
+      });
+  const Tensors halves =
+      sum_gradients(inputs, [](const Tensor& x, const Tensor& out, const Tensor& seed) {
+        backward_input({out}, {seed}, {x}).weight_half.run();
+      });
+  for (std::size_t i = 0; i < right.size(); ++i) {
+    EXPECT_LT(difference(whole[i], right[i]), 1e-12) << i;
+    EXPECT_TRUE(halves[i].equal(whole[i])) << i;
+  }
+}
+
+TEST(FusedBlocks, GoByTheHooksOfTheirWeights) {
+  const Inputs inputs = make_inputs();
+  const auto go_back = [](const Tensor& x, const Tensor& out, const Tensor& seed) {
+    backward({out}, {seed}, {x});
+  };
+  const Tensors right = sum_gradients(inputs, go_back);
+  inputs.weights.up.register_hook([](const Tensor& gradient) { return gradient * 2; });
+  const Tensors ours = sum_gradients(inputs, go_back);
+  const std::size_t up = 8;
+  ASSERT_TRUE(inputs.all()[up + 1].is_same(inputs.weights.up));
+  EXPECT_LT(difference(ours[up], right[up] * 2), 1e-12);
+}
+
 TEST(FusedBlocks, LeaveFrozenParametersAlone) {
   const Inputs all = make_inputs();
   const auto right = torch::autograd::grad({fused(all).sum()}, all.all());

@@ -9,6 +9,7 @@
 
 #include "pipewright/cli/guarded.h"
 #include "pipewright/cli/torch/commands.h"
+#include "pipewright/memory/heap.h"
 #include "pipewright/train/grid.h"
 
 namespace pipewright::cli {
@@ -45,5 +46,6 @@ int run(int argc, char** argv) {
 }  // namespace pipewright::cli
 
 int main(int argc, char** argv) {
+  pipewright::keep_freed_memory();
   return pipewright::cli::guarded([&] { return pipewright::cli::run(argc, argv); });
 }
