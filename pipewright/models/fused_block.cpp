@@ -2,16 +2,13 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
-#include <torch/csrc/jit/frontend/tracer.h>
 
-#include <array>
 #include <optional>
 
 #include "pipewright/base/error.h"
 #include "pipewright/nn/leaf_gradient.h"
-#include "pipewright/torch/compat.h"
+#include "pipewright/nn/own_node.h"
 #include "pipewright/torch/compat_attention.h"
 
 namespace pipewright {
@@ -210,15 +207,13 @@ class BlockBackward : public torch::autograd::TraceableFunction {
 }  // namespace
 
 bool can_fuse_block(const Tensor& x) {
-  if (!x.device().is_cpu() || x.dim() != 3 || x.numel() == 0) return false;
-  if (x.scalar_type() != torch::kFloat && x.scalar_type() != torch::kDouble) return false;
-  return !compat::autocast_enabled(c10::kCPU) && !torch::jit::tracer::isTracing();
+  return runs_plainly_on_cpu(x) && x.dim() == 3 && x.numel() > 0;
 }
 
 Tensor fused_block(const Tensor& x, const BlockWeights& w, const BlockOptions& options) {
-  const std::array<Tensor, kNumEdges> inputs = {
-      x,       w.norm1,      w.norm1_bias, w.qkv,     w.qkv_bias, w.proj,     w.proj_bias,
-      w.norm2, w.norm2_bias, w.up,         w.up_bias, w.down,     w.down_bias};
+  const Tensors inputs = {x,         w.norm1,     w.norm1_bias, w.qkv,        w.qkv_bias,
+                          w.proj,    w.proj_bias, w.norm2,      w.norm2_bias, w.up,
+                          w.up_bias, w.down,      w.down_bias};
   bool learns = false;
   for (const Tensor& input : inputs) learns = learns || input.requires_grad();
   Made made = [&] {
@@ -229,12 +224,7 @@ Tensor fused_block(const Tensor& x, const BlockWeights& w, const BlockOptions& o
   if (!learns || !torch::GradMode::is_enabled()) return z;
   const std::shared_ptr<BlockBackward> node(new BlockBackward(x, w, options, std::move(made)),
                                             torch::autograd::deleteNode);
-  torch::autograd::edge_list edges;
-  for (const Tensor& input : inputs)
-    edges.push_back(input.requires_grad() ? torch::autograd::impl::gradient_edge(input)
-                                          : torch::autograd::Edge());
-  node->set_next_edges(std::move(edges));
-  torch::autograd::set_history(z, node);
+  set_node(&z, node, inputs);
   return z;
 }
 

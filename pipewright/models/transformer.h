@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <utility>
 
+#include "pipewright/nn/linear.h"
 #include "pipewright/nn/sequence.h"
 
 namespace pipewright {
@@ -27,7 +28,7 @@ torch::nn::Linear linear(std::int64_t from, std::int64_t to, double deviation);
 /// of its own, in 32 bits under autocast; torch::linear has it in the multiplication: a block of
 /// BERT-Large in bf16 takes a seventh less on an H200.
 inline torch::Tensor project(const torch::nn::Linear& layer, const torch::Tensor& x) {
-  return torch::linear(x, layer->weight, layer->bias);
+  return accumulating_linear(x, layer->weight, layer->bias);
 }
 
 /// Adds a layer that is made now, or by the process that runs it.

@@ -43,7 +43,7 @@ struct FullImpl : torch::nn::Module {
 
   torch::Tensor forward(torch::Tensor x) {
     if (pooled > 0) x = torch::adaptive_avg_pool2d(x, {pooled, pooled}).flatten(1);
-    x = linear(x);
+    x = project(linear, x);
     return last ? x : torch::dropout(torch::relu(x), dropout, is_training());
   }
 
