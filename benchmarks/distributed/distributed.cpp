@@ -249,33 +249,30 @@ void overlap(const Options& o) {
 
 Options parse(int argc, char** argv, CLI::App* app) {
   Options o;
-  app->add_option("--ranks", o.ranks)->capture_default_str()->check(CLI::Range(1, 1 << 20));
-  app->add_option("--micro-batches", o.micro_batches)
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 20));
+  const CLI::Range positive(1, 1 << 20);
+  app->add_option("--ranks", o.ranks)->capture_default_str()->check(positive);
+  app->add_option("--micro-batches", o.micro_batches)->capture_default_str()->check(positive);
   app->add_option("--layers", o.layers, "blocks of the GPT")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 20));
-  app->add_option("--dim", o.dim)->capture_default_str()->check(CLI::Range(1, 1 << 20));
-  app->add_option("--seq", o.seq)->capture_default_str()->check(CLI::Range(1, 1 << 20));
-  app->add_option("--batch", o.batch)->capture_default_str()->check(CLI::Range(1, 1 << 20));
+      ->check(positive);
+  app->add_option("--dim", o.dim)->capture_default_str()->check(positive);
+  app->add_option("--seq", o.seq)->capture_default_str()->check(positive);
+  app->add_option("--batch", o.batch)->capture_default_str()->check(positive);
   app->add_option("--rounds", o.rounds, "threads, then processes")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 20));
-  app->add_option("--steps", o.steps, "a round")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(positive);
+  app->add_option("--steps", o.steps, "a round")->capture_default_str()->check(positive);
   app->add_option("--schedule", o.schedule)->capture_default_str();
   app->add_option("--replicas", o.replicas, "of the pipeline; with --link")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(positive);
   app->add_option("--wait", o.wait,
                   "layers that wait so many milliseconds forward, twice that backward, as for an "
                   "accelerator, instead of the GPT's")
       ->check(CLI::Range(0.0, 1e6));
   app->add_option("--parameters", o.parameters, "of such a layer")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(CLI::Range(1, 1 << 30));
   app->add_option("--link", o.link,
                   "put a wire of so many Mbit/s between the processes, and tell how much of the "
                   "communication is hidden; in a network namespace")
