@@ -13,7 +13,7 @@ constexpr std::size_t kBytes = std::size_t{48} << 20;  // more than malloc keeps
 /// Whether malloc still has a block's memory after it was freed.
 bool keeps_a_block() {
   void* block = std::malloc(kBytes);
-  *static_cast<volatile char*>(block) = 1;  // or the compiler leaves both calls out
+  *static_cast<volatile char*>(block) = 1;       // or the compiler leaves both calls out
   const bool own = mallinfo2().arena >= kBytes;  // not the kernel's, for this block alone
   std::free(block);
   return own && mallinfo2().fordblks >= kBytes;
