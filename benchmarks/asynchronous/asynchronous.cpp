@@ -1,7 +1,8 @@
 // What does a pipeline gain that never empties, what does it hold for that, and does a model still
 // learn as well?
 //
-//     bench_asynchronous [--ranks K] [--rounds R] [--dim D] [--layers L] [--curves-svg FILE]
+//     bench_asynchronous [--ranks K] [--rounds R] [--dim D] [--layers L] [--equal] [--curves-svg
+//     FILE]
 //
 // Schedules take turns in one run; medians of rounds are compared. The curves train the same small
 // models by synchronous and by delayed updates, on the same batches.
@@ -22,6 +23,7 @@
 #include "pipewright/catalog/catalog.h"
 #include "pipewright/config/read.h"
 #include "pipewright/models/gpt.h"
+#include "pipewright/nn/linear.h"
 #include "pipewright/run/folder.h"
 #include "pipewright/run/measured_costs.h"
 #include "pipewright/schedule/schedule.h"
@@ -38,6 +40,7 @@ struct Options {
   int dim = 128;
   int layers = 8;
   int steps = 24;  // a round
+  bool equal = false;
   std::string curves_svg;
 };
 
@@ -50,18 +53,47 @@ struct Way {
   int micro_batches;
 };
 
+/// x + down(gelu(up(x))).
+struct BlockImpl : torch::nn::Module {
+  explicit BlockImpl(int dim)
+      : up(register_module("up", torch::nn::Linear(dim, 4 * dim))),
+        down(register_module("down", torch::nn::Linear(4 * dim, dim))) {}
+  torch::Tensor forward(const torch::Tensor& x) {
+    const auto hidden = torch::gelu(accumulating_linear(x, up->weight, up->bias));
+    return x + accumulating_linear(hidden, down->weight, down->bias);
+  }
+  torch::nn::Linear up, down;
+};
+TORCH_MODULE(Block);
+
+/// As many blocks a rank, and nothing else: stages that are equally long.
+Sequence equal_blocks(const Options& o) {
+  Sequence model;
+  for (int i = 0; i < o.layers; ++i) model.add(fmt::format("block{}", i), Block(o.dim));
+  return model;
+}
+
+Sequence transformer(const Options& o) {
+  GptOptions gpt;
+  gpt.layers = o.layers;
+  gpt.dim = o.dim;
+  gpt.heads = 4;
+  gpt.seq = kSeq;
+  gpt.vocab = kVocabulary;
+  gpt.tied = false;
+  return make_gpt(gpt);
+}
+
+Batch batch_of(const Options& o, int rows) {
+  if (o.equal) return {{torch::randn({rows, kSeq, o.dim})}, {torch::zeros({rows, kSeq, o.dim})}};
+  return {{torch::randint(kVocabulary, {rows, kSeq})}, {torch::randint(kVocabulary, {rows, kSeq})}};
+}
+
 /// One schedule: a trainer, and what its rounds took.
 class Side {
  public:
   Side(const Options& o, const Way& way) : way_(way) {
     torch::manual_seed(1);
-    GptOptions gpt;
-    gpt.layers = o.layers;
-    gpt.dim = o.dim;
-    gpt.heads = 4;
-    gpt.seq = kSeq;
-    gpt.vocab = kVocabulary;
-    gpt.tied = false;
     Strategy strategy;
     strategy.ranks = o.ranks;
     strategy.micro_batches = way.micro_batches;
@@ -70,10 +102,10 @@ class Side {
     if (way.schedule == "pipedream-2bw")
       strategy.merge_steps = (o.ranks + way.micro_batches - 1) / way.micro_batches;
     strategy_ = strategy;
-    trainer_ = std::make_unique<Trainer>(make_gpt(gpt), cross_entropy(), sgd, strategy);
-    const int rows = way.micro_batches * kRowsAMicroBatch;
-    batch_.inputs = {torch::randint(kVocabulary, {rows, kSeq})};
-    batch_.targets = {torch::randint(kVocabulary, {rows, kSeq})};
+    trainer_ =
+        std::make_unique<Trainer>(o.equal ? equal_blocks(o) : transformer(o),
+                                  o.equal ? mean_squared_error() : cross_entropy(), sgd, strategy);
+    batch_ = batch_of(o, way.micro_batches * kRowsAMicroBatch);
   }
 
   /// Steps in a row; the first ones, which fill the pipeline, do not count.
@@ -273,6 +305,7 @@ int main(int argc, char** argv) {
   app.add_option("--steps", o.steps, "Steps of a round");
   app.add_option("--dim", o.dim, "Width of the transformer");
   app.add_option("--layers", o.layers, "Its blocks");
+  app.add_flag("--equal", o.equal, "Blocks of two products alone: as long on every rank");
   app.add_option("--curves-svg", o.curves_svg,
                  "Where to draw the validation losses; trains for minutes");
   CLI11_PARSE(app, argc, argv);

@@ -71,13 +71,20 @@ Batch sentences(const Options& o, int rows) {
           .targets = {torch::randint(o.bert.vocab, {rows, masked}, on)}};
 }
 
-Sequence make_model(const Options& o) {
-  torch::manual_seed(1);
-  Sequence model = make_bert(o.bert);
-  for (const Layer& layer : model.layers()) {
-    if (layer.module) layer.module->to(o.where());
+/// Made once: to draw BERT-Large's weights takes seconds. What they are does not matter here.
+Sequence the_model(const Options& o) {
+  static std::optional<Sequence> model;
+  if (!model) {
+    torch::manual_seed(1);
+    model = make_bert(o.bert);
   }
-  return model;
+  for (const Layer& layer : model->layers()) {
+    if (!layer.module) continue;
+    layer.module->to(o.where());
+    for (torch::Tensor& parameter : layer.module->parameters())
+      parameter.mutable_grad() = torch::Tensor();
+  }
+  return *model;
 }
 
 void cap_memory(const Options& o, std::int64_t bytes) {
@@ -90,7 +97,7 @@ PlannedModel plan(const Options& o, Precision precision, const PlanRequest& requ
   options.model = "bert";
   options.optimizer = optimizer();
   const auto most = std::min<std::int64_t>(request.global_batch, o.most_measured);
-  return plan_model(make_model(o), cross_entropy(), sentences(o, static_cast<int>(most)), request,
+  return plan_model(the_model(o), cross_entropy(), sentences(o, static_cast<int>(most)), request,
                     options);
 }
 
@@ -101,7 +108,7 @@ std::vector<TriedPlan> run(const Options& o, const std::vector<Plan>& plans, Pre
     Strategy strategy = strategy_of(plan);
     strategy.precision = precision;
     strategy.devices = {o.device};
-    return std::make_unique<Trainer>(make_model(o), cross_entropy(), optimizer(), strategy);
+    return std::make_unique<Trainer>(the_model(o), cross_entropy(), optimizer(), strategy);
   };
   return try_plans(plans, trainer, sentences(o, static_cast<int>(plans[0].global_batch)), options);
 }

@@ -174,8 +174,7 @@ std::vector<int> split_by_bytes(const Profile& profile, const std::vector<int>& 
   std::vector<double> saved(layers + 1);
   for (std::size_t i = 0; i < layers; ++i) {
     const LayerCost& layer = profile.layers[i];
-    fixed[i + 1] = fixed[i] + static_cast<double>(layer.parameter_bytes + layer.gradient_bytes +
-                                                  layer.optimizer_bytes);
+    fixed[i + 1] = fixed[i] + static_cast<double>(layer.static_bytes());
     saved[i + 1] = saved[i] + static_cast<double>(layer.saved_bytes);
   }
   // best[n]: the least bottleneck of the stages so far over the first n layers.

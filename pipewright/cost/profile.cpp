@@ -22,7 +22,7 @@ struct ByteMember {
   std::string_view name;
   std::int64_t LayerCost::*member;
 };
-constexpr std::array<ByteMember, 10> kByteMembers = {{
+constexpr std::array<ByteMember, 11> kByteMembers = {{
     {"output_bytes", &LayerCost::output_bytes},
     {"saved_bytes", &LayerCost::saved_bytes},
     {"weight_half_bytes", &LayerCost::weight_half_bytes},
@@ -33,6 +33,7 @@ constexpr std::array<ByteMember, 10> kByteMembers = {{
     {"parameter_bytes", &LayerCost::parameter_bytes},
     {"gradient_bytes", &LayerCost::gradient_bytes},
     {"optimizer_bytes", &LayerCost::optimizer_bytes},
+    {"copy_bytes", &LayerCost::copy_bytes},
 }};
 
 double seconds_or(const JsonObject& object, std::string_view name, double otherwise,
@@ -49,7 +50,7 @@ LayerCost parse_layer(const nlohmann::json& value, std::string_view where, std::
                          "backward_weight_seconds", "step_seconds", "output_bytes", "saved_bytes",
                          "weight_half_bytes", "idle_bytes", "skip_bytes", "forward_temp_bytes",
                          "backward_temp_bytes", "parameter_bytes", "gradient_bytes",
-                         "optimizer_bytes"});
+                         "optimizer_bytes", "copy_bytes"});
   LayerCost layer;
   layer.name = object.string_or("name", fmt::format("layer{}", index));
   object.non_negative("forward_seconds");  // the one time that has no default

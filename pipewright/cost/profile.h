@@ -29,6 +29,12 @@ struct LayerCost {
   std::int64_t parameter_bytes = 0;
   std::int64_t gradient_bytes = 0;
   std::int64_t optimizer_bytes = 0;
+  std::int64_t copy_bytes = 0;  // of its weights in 16 bits, from a step's first forward on
+
+  /// What it takes whatever micro-batches there are.
+  std::int64_t static_bytes() const {
+    return parameter_bytes + gradient_bytes + optimizer_bytes + copy_bytes;
+  }
 
   friend bool operator==(const LayerCost&, const LayerCost&) = default;
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "pipewright/base/error.h"
 #include "pipewright/base/units.h"
@@ -68,6 +69,7 @@ void RankRunner::execute(const Step& step, const Program& program, const Program
   StageRunner& stage = at(i.stage());
   if (is_once_a_step(i.kind())) {
     if (i.kind() == Kind::kReduce) return options_.reduce(i.stage());
+    stage.forget_copies();
     update_waited_ = options_.update(i.stage(), step.version);
     return;
   }
@@ -99,6 +101,9 @@ void RankRunner::take_version(const Step& step) {
   } else if (step.instruction.kind() != Kind::kReduce) {
     versions.use(step.version);
   }
+  // Not only here does another one come into use: see drop_before().
+  if (std::exchange(copied_[found->first], versions.in_use()) != versions.in_use())
+    at(found->first).forget_copies();
   int& most = most_versions_[found->first];
   most = std::max(most, versions.num_held());
 }
@@ -226,6 +231,7 @@ void RankRunner::run(const Program& program, const ProgramInput& input,
     if (!program.keeps.empty())
       versions.drop_before(program.keeps[static_cast<std::size_t>(options_.rank)]);
   }
+  for (const auto& stage : stages_) stage->forget_copies();
   for (const auto& stream : streams_) stream->synchronize(options_.deadline);
   trace->spans = clock_.spans();
   for (std::size_t k = 0; k < live.size(); ++k)

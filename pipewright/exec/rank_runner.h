@@ -124,6 +124,7 @@ class RankRunner {
   std::vector<char> recomputed_;            // by stage and micro-batch of it
   std::map<int, WeightVersions> versions_;  // by stage
   std::map<int, int> most_versions_;
+  std::map<int, int> copied_;  // by stage: the version that copies in 16 bits are of
   StepClock clock_;
   bool warm_ = false;
   double update_waited_ = 0;

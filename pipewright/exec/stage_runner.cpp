@@ -7,6 +7,7 @@
 
 #include "pipewright/base/error.h"
 #include "pipewright/memory/meter.h"
+#include "pipewright/nn/leaf_gradient.h"
 
 namespace pipewright {
 namespace {
@@ -214,14 +215,14 @@ void StageRunner::park(Run* run, std::size_t segment) {
     leaving_.pop_front();
   }
   Message& input = run->inputs[segment];
-  copies_.depart(&input, torch::kCPU);
+  host_copies_.depart(&input, torch::kCPU);
   if (!input.ready.empty()) leaving_.push_back(input.ready.back());
   input.ready.clear();
   run->parked[segment] = Parked::kOnHost;
 }
 
 void StageRunner::start_back(Run* run, std::size_t segment) {
-  copies_.depart(&run->inputs[segment], shared_.layout.device_of(stage_));
+  host_copies_.depart(&run->inputs[segment], shared_.layout.device_of(stage_));
   for (const auto& tensor : run->inputs[segment].tensors)
     MemoryMeter::recharge(tensor, place_.memory_slot);
   run->parked[segment] = Parked::kComingBack;
@@ -230,7 +231,7 @@ void StageRunner::start_back(Run* run, std::size_t segment) {
 void StageRunner::bring_back(Run* run, std::size_t segment) {
   if (run->parked[segment] == Parked::kHere) return;
   if (run->parked[segment] == Parked::kOnHost) start_back(run, segment);
-  copies_.arrive(&run->inputs[segment], shared_.layout.device_of(stage_), {}, {});
+  host_copies_.arrive(&run->inputs[segment], shared_.layout.device_of(stage_), {}, {});
   run->parked[segment] = Parked::kHere;
 }
 
@@ -261,6 +262,7 @@ void StageRunner::run_forward(const StepInput& input, int micro_batch, Run* run,
     const Message& skip = popped(run, name, micro_batch);
     segment.pops.push_back(skip.tensors[0].detach().requires_grad_(skip.needs_gradient[0] != 0));
   }
+  const OwnGraphs own(&copies_);
   SegmentOutputs made = segments_[k].forward(now, segment);
   for (std::size_t i = 0; i < made.stashes.size() && !now.recomputing; ++i) {
     stash(run, segments_[k].stashes()[i],
@@ -407,6 +409,7 @@ void StageRunner::abandon_norms() {
 
 void StageRunner::abandon() {
   abandon_norms();
+  forget_copies();
   leaving_.clear();
   runs_.clear();
   outgoing_.clear();

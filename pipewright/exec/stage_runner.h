@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "pipewright/exec/shared_model.h"
+#include "pipewright/nn/weight_copies.h"
 #include "pipewright/torch/stream.h"
 #include "pipewright/transport/device_copy.h"
 
@@ -80,6 +81,9 @@ class StageRunner {
   void set_losses(std::map<int, LossValue> losses) { losses_ = std::move(losses); }
   void clear_results();
 
+  /// Before its weights change, and when nobody will use them for a while.
+  void forget_copies() { copies_.forget(); }
+
   /// How long receives have waited since the last call, in seconds: time that was not the stage's
   /// own.
   double take_waited() { return std::exchange(waited_, 0.0); }
@@ -140,7 +144,8 @@ class StageRunner {
   std::vector<Operation> saving_;         // of one that is not
   std::vector<Operation> passing_;        // of one that has no backward
   bool offload_ = false;                  // what those keep goes to the host
-  DeviceCopy copies_;                     // there and back
+  DeviceCopy host_copies_;                // there and back
+  WeightCopies copies_;                   // of its weights, in 16 bits
   std::deque<std::shared_ptr<c10::Event>> leaving_;  // copies to the host that may still run
   std::unordered_map<int, Run> runs_;                // by micro-batch
   std::map<int, Message> outgoing_;                  // outputs that wait for their SEND

@@ -24,6 +24,7 @@ class WeightVersions {
   explicit WeightVersions(Tensors parameters);
 
   int newest() const { return newest_; }
+  int in_use() const { return in_use_; }
   int num_held() const { return static_cast<int>(held_.size()); }
 
   /// The parameters are this version, until the next call.

@@ -173,7 +173,7 @@ class BlockBackward : public torch::autograd::TraceableFunction {
 
   void run_weights(variable_list* result) const {
     const auto linear = [&](Edge weight, Edge bias, const Tensor& gradient, const Tensor& input) {
-      if (wanted(weight) && !add_product_to_leaf(next_edge(weight), gradient, input))
+      if (wanted(weight) && !(own_ && add_product_to_leaf(next_edge(weight), gradient, input)))
         (*result)[weight] = gradient.t().mm(input);
       if (wanted(bias)) (*result)[bias] = gradient.sum(0);
     };
@@ -197,6 +197,7 @@ class BlockBackward : public torch::autograd::TraceableFunction {
     x_.reset_data();
   }
 
+  bool own_ = OwnGraphs::any();
   BlockOptions options_;
   std::optional<Made> made_;
   std::optional<Chain> chain_;  // between the halves of a split backward

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "pipewright/base/error.h"
-#include "pipewright/nn/leaf_gradient.h"
 
 namespace pipewright {
 namespace {
@@ -143,7 +142,6 @@ Tensors run_and_take(Roots roots, const edge_list& leaves) {
   const auto held = std::make_shared<Tensors>(std::move(roots.gradients));
   const bool one_root = roots.edges.size() == 1;  // of several the engine itself holds a copy
   if (one_root) roots.edges[0].function->add_pre_hook(std::make_unique<LetGo>(held));
-  const OwnLeaves own;  // segments that run at the same time share none (backward.h)
   Engine::get_default_engine().execute(roots.edges, *held, /*keep_graph=*/false,
                                        /*create_graph=*/false, /*accumulate_grad=*/true);
   if (one_root) roots.edges[0].function->pre_hooks().pop_back();

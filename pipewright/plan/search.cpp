@@ -121,8 +121,7 @@ class SplitSearch {
   std::vector<int> lightest(bool by_bytes) const {
     std::vector<double> costs;
     for (const LayerCost& layer : profile_.layers) {
-      costs.push_back(by_bytes ? static_cast<double>(layer.saved_bytes + layer.parameter_bytes +
-                                                     layer.gradient_bytes + layer.optimizer_bytes)
+      costs.push_back(by_bytes ? static_cast<double>(layer.saved_bytes + layer.static_bytes())
                                : layer.forward_seconds + layer.backward_seconds);
     }
     return partition_by_bottleneck(costs, stages()).sizes;

@@ -29,9 +29,10 @@ std::int64_t sum(const Profile& profile, LayerRange layers,
 }
 
 std::int64_t static_bytes(const Profile& profile, LayerRange layers) {
-  return sum(
-      profile, layers,
-      {&LayerCost::parameter_bytes, &LayerCost::gradient_bytes, &LayerCost::optimizer_bytes});
+  std::int64_t bytes = 0;
+  for (std::size_t i = layers.first; i < layers.last; ++i)
+    bytes += profile.layers[i].static_bytes();
+  return bytes;
 }
 
 std::int64_t weight_bytes(const Profile& profile, LayerRange layers) {

@@ -5,6 +5,7 @@
 
 #include "pipewright/memory/meter.h"
 #include "pipewright/nn/backward.h"
+#include "pipewright/nn/leaf_gradient.h"
 #include "pipewright/nn/random.h"
 #include "pipewright/profile/moment.h"
 
@@ -62,6 +63,7 @@ Tensors LayerProbe::make_leaves(const Tensors& input) const {
 Tensors LayerProbe::forward(const Tensors& leaves) {
   const RandomScope random({0, 0, 0, static_cast<std::int64_t>(index_)}, stream_.device());
   const AutocastScope autocast(stream_.device(), precision_);
+  const OwnGraphs own(&copies_);
   Tensors x = leaves;
   if (layer_.options.in_place) {
     for (auto& tensor : x) tensor = tensor.clone();
@@ -83,10 +85,14 @@ Tensors LayerProbe::measure_bytes(const Tensors& input, LayerCost* cost) {
   const Tensors leaves = make_leaves(input);
   made_.clear();
   wait();
+  forward(leaves);  // makes the copies of its weights, if nobody has yet
+  made_.clear();
+  wait();
   const std::int64_t before = live();
   MemoryMeter::reset_peak(slot_);
   Tensors outputs = forward(leaves);
   wait();
+  cost->copy_bytes = copies_.bytes();
   cost->saved_bytes = live() - before;
   cost->forward_temp_bytes = MemoryMeter::stats(slot_).peak_bytes - live();
   Tensors result = made_;

@@ -9,6 +9,7 @@
 #include "pipewright/nn/batch_norm.h"
 #include "pipewright/nn/loss.h"
 #include "pipewright/nn/sequence.h"
+#include "pipewright/nn/weight_copies.h"
 #include "pipewright/torch/stream.h"
 
 namespace pipewright {
@@ -69,6 +70,7 @@ class LayerProbe {
   const Loss* loss_ = nullptr;
   Tensors targets_;
   Tensors made_;
+  WeightCopies copies_;
 };
 
 }  // namespace pipewright

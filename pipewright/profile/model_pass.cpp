@@ -43,13 +43,14 @@ void scale(double forward, double backward, std::vector<LayerCost>* costs) {
 void ModelPass::measure(const MeasureOptions& options, std::vector<LayerCost>* costs) {
   try {
     run(options);
-    if (on_one_device()) run_uncut(options);
   } catch (const std::exception& error) {
     if (!is_out_of_memory(error)) throw;
     forget();
+    for (State& layer : layers_) layer = {};
     hold_graphs_ = false;
     run(options);
   }
+  if (on_one_device()) run_pieces(options);
   double forward = 0, backward = 0;
   for (std::size_t k = 0; k < layers_.size(); ++k) {
     LayerCost& cost = (*costs)[k];
@@ -60,9 +61,12 @@ void ModelPass::measure(const MeasureOptions& options, std::vector<LayerCost>* c
     forward += cost.forward_seconds;
     backward += cost.backward_seconds;
   }
-  if (!whole_.forward.empty())
-    scale(median_of(whole_.forward) / forward, median_of(whole_.whole) / backward, costs);
-  forget();
+  double forward_of_pieces = 0, backward_of_pieces = 0;
+  for (const Piece& piece : pieces_) {
+    forward_of_pieces += median_of(piece.state.forward);
+    backward_of_pieces += median_of(piece.state.whole);
+  }
+  if (!pieces_.empty()) scale(forward_of_pieces / forward, backward_of_pieces / backward, costs);
 }
 
 void ModelPass::run(const MeasureOptions& options) {
@@ -96,30 +100,78 @@ bool ModelPass::on_one_device() const {
   });
 }
 
-void ModelPass::run_uncut(const MeasureOptions& options) {
+void ModelPass::run_pieces(const MeasureOptions& options) {
+  for (std::size_t count = 1; count < layers_.size(); count *= 2) {
+    try {
+      return run_pieces(options, count);
+    } catch (const std::exception& error) {
+      if (!is_out_of_memory(error)) throw;
+      forget();
+    }
+  }
+}
+
+void ModelPass::run_pieces(const MeasureOptions& options, std::size_t count) {
   const UseStream use(probes_[0]->stream());
+  for (std::size_t p = 0; p < count; ++p) {
+    pieces_.emplace_back();
+    pieces_.back().first = p * layers_.size() / count;
+    pieces_.back().last = (p + 1) * layers_.size() / count;
+  }
   for (int i = -options.warm_up; i < options.repeats; ++i) {
-    if (i == 0) wait();
-    if (i == 0) whole_ = {};
-    uncut();
+    if (i == 0) {
+      wait();
+      for (Piece& piece : pieces_) piece.state = {};
+    }
+    forward_pieces();
+    backward_pieces();
   }
   wait();
 }
 
-void ModelPass::uncut() {
+/// From its leaves and skips to its ends; outputs are left in last_gradients_, skips in skips_.
+void ModelPass::forward_piece(Piece* piece) {
+  skips_ = piece->skips;
+  Tensors x = piece->state.leaves;
+  for (std::size_t k = piece->first; k < piece->last; ++k) {
+    const Layer& layer = probes_[k]->layer();
+    take(layer.options.pop, &skips_, &x);
+    x = probes_[k]->forward(x);
+    probes_[k]->take_made();
+    put(layer.options.stash, &x, &skips_);
+  }
+  piece->state.ends = GraphEnds(x);
+  last_gradients_ = std::move(x);
+}
+
+void ModelPass::forward_pieces() {
   const DeviceStream& stream = probes_[0]->stream();
   Tensors x = inputs_;
-  Moment begin(stream);
-  for (const auto& probe : probes_) {
-    take(probe->layer().options.pop, &skips_, &x);
-    x = probe->forward(x);
-    probe->take_made();
-    put(probe->layer().options.stash, &x, &skips_);
+  skips_.clear();
+  for (Piece& piece : pieces_) {
+    for (auto& [name, skip] : skips_) skip = skip.detach();
+    piece.skips = skips_;
+    piece.state.leaves = probes_[piece.first]->make_leaves(x);
+    Moment begin(stream);
+    forward_piece(&piece);
+    piece.state.forward.push_back({std::move(begin), Moment(stream)});
+    x = std::exchange(last_gradients_, {});
+    if (pieces_.size() > 1) piece.state.ends = {};
   }
-  whole_.forward.push_back({std::move(begin), Moment(stream)});
-  whole_.ends = GraphEnds(x);
-  for (auto& output : x) output = torch::ones_like(output);
-  backward_layer(&whole_, stream, /*split=*/false, std::move(x));
+  for (const auto& output : x) last_gradients_.push_back(torch::ones_like(output));
+}
+
+void ModelPass::backward_pieces() {
+  Tensors gradients = std::exchange(last_gradients_, {});
+  for (std::size_t p = pieces_.size(); p-- > 0;) {
+    Piece& piece = pieces_[p];
+    if (pieces_.size() > 1) forward_piece(&piece);
+    last_gradients_.clear();
+    skips_.clear();
+    piece.skips.clear();
+    gradients =
+        backward_layer(&piece.state, probes_[0]->stream(), /*split=*/false, std::move(gradients));
+  }
 }
 
 void ModelPass::forward() {
@@ -187,8 +239,7 @@ Tensors ModelPass::arrived(std::size_t at, std::size_t from, Tensors tensors) co
 }
 
 void ModelPass::forget() {
-  for (State& layer : layers_) layer = {};
-  whole_ = {};
+  pieces_.clear();
   for (const auto& probe : probes_) probe->take_made();
   skips_.clear();
   skip_gradients_.clear();

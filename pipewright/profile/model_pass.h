@@ -18,8 +18,8 @@ namespace pipewright {
 /// launches run ahead as they do in training.
 ///
 /// Cut at every layer, a backward takes the CPU longer than in one go: small micro-batches then
-/// leave a GPU waiting. So passes over one graph are timed as well, and the layers' times scaled to
-/// add up to theirs.
+/// leave a GPU waiting. So passes over one graph, or as few as memory has room for, are timed as
+/// well, and the layers' times scaled to add up to theirs.
 class ModelPass {
  public:
   /// `probes`: of all layers in their order.
@@ -42,11 +42,22 @@ class ModelPass {
     std::vector<Lap> forward, whole, input_half, weight_half;
   };
 
+  /// Layers [first, last) in one graph.
+  struct Piece {
+    std::size_t first = 0;
+    std::size_t last = 0;
+    std::map<std::string, torch::Tensor> skips;  // from before it, as constants
+    State state;
+  };
+
   void run(const MeasureOptions& options);
   void start_recording(bool split);
-  void run_uncut(const MeasureOptions& options);
+  void run_pieces(const MeasureOptions& options);
+  void run_pieces(const MeasureOptions& options, std::size_t count);
   bool on_one_device() const;
-  void uncut();
+  void forward_pieces();
+  void backward_pieces();
+  void forward_piece(Piece* piece);
   void forward();
   void backward(bool split);
   static Tensors backward_layer(State* layer, const DeviceStream& stream, bool split,
@@ -58,7 +69,7 @@ class ModelPass {
   std::vector<std::unique_ptr<LayerProbe>>& probes_;
   Tensors inputs_;
   std::vector<State> layers_;
-  State whole_;  // all layers in one graph
+  std::vector<Piece> pieces_;
   std::map<std::string, torch::Tensor> skips_, skip_gradients_;
   Tensors last_gradients_;  // of the loss, or of what the last layer made
   bool hold_graphs_ = true;

@@ -61,6 +61,26 @@ inline bool has_tensor_hooks(torch::autograd::Node& node) {
 inline bool has_tensor_hooks(torch::autograd::Node& /*node*/) { return false; }
 #endif
 
+/// sum += a b, and a b, products of 16 bits added up in 32; false or undefined where LibTorch has
+/// none.
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 11)
+inline bool add_product_in_32_bits(at::Tensor* sum, const at::Tensor& a, const at::Tensor& b) {
+  at::addmm_out(*sum, *sum, a, b, at::kFloat);
+  return true;
+}
+inline at::Tensor product_in_32_bits(const at::Tensor& a, const at::Tensor& b) {
+  return at::mm(a, b, at::kFloat);
+}
+#else
+inline bool add_product_in_32_bits(at::Tensor* /*sum*/, const at::Tensor& /*a*/,
+                                   const at::Tensor& /*b*/) {
+  return false;
+}
+inline at::Tensor product_in_32_bits(const at::Tensor& /*a*/, const at::Tensor& /*b*/) {
+  return {};
+}
+#endif
+
 #if TORCH_VERSION_MAJOR >= 2
 inline bool autocast_enabled(c10::DeviceType type) {
   return at::autocast::is_autocast_enabled(type);

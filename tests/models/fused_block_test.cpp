@@ -7,6 +7,7 @@
 
 #include "pipewright/nn/autocast.h"
 #include "pipewright/nn/backward.h"
+#include "pipewright/nn/leaf_gradient.h"
 #include "tests/refusal.h"
 
 namespace pipewright {
@@ -107,6 +108,7 @@ Tensors take_gradients(const Inputs& inputs) {
 }
 
 TEST(FusedBlocks, AreSplitIntoHalvesWithTheSameBits) {
+  const OwnGraphs own;
   const Inputs inputs = make_inputs();
   const auto two = [&] {  // each node's input half is followed by that of another one
     const Tensor first = fused(inputs);
@@ -142,6 +144,7 @@ TEST(FusedBlocks, AddToGradientsWithinTheirProducts) {
   const Inputs inputs = make_inputs();
   const Tensors right = sum_gradients(
       inputs, [](const Tensor&, const Tensor& out, const Tensor& seed) { out.backward(seed); });
+  const OwnGraphs own;
   Tensor up_grad;  // stays the same tensor, and knows that it was written into
   const Tensors whole =
       sum_gradients(inputs, [&](const Tensor& x, const Tensor& out, const Tensor& seed) {
@@ -164,6 +167,7 @@ TEST(FusedBlocks, AddToGradientsWithinTheirProducts) {
 }
 
 TEST(FusedBlocks, GoByTheHooksOfTheirWeights) {
+  const OwnGraphs own;
   const Inputs inputs = make_inputs();
   const auto go_back = [](const Tensor& x, const Tensor& out, const Tensor& seed) {
     backward({out}, {seed}, {x});

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "pipewright/nn/linear.h"
 #include "tests/train/test_models.h"
 
 namespace pipewright {
@@ -52,6 +53,27 @@ TEST(MeasureProfile, KnowsTheBytesOfKnownLayers) {
     EXPECT_GE(layer.backward_seconds, 0) << layer.name;
   }
   EXPECT_EQ(parse_profile(to_json(profile), "test"), profile);
+}
+
+TEST(MeasureProfile, KnowsTheCopiesOfWeightsIn16Bits) {
+  torch::nn::Linear fc(kColumns, kColumns);
+  const auto x = torch::randn({kRows, kColumns});
+  const auto measured = [&](const auto& product, Precision precision) {
+    Sequence model;
+    model.add("first", torch::nn::Tanh());
+    model.add("fc", [&](torch::Tensor y) { return product(y, fc->weight, fc->bias); });
+    MeasureOptions options;
+    options.precision = precision;
+    return measure_profile(model, mean_squared_error(), {x}, {x}, options).layers[1];
+  };
+  EXPECT_EQ(measured(accumulating_linear, Precision::kFull).copy_bytes, 0);
+  const LayerCost ours = measured(accumulating_linear, Precision::kBf16);
+  EXPECT_EQ(ours.copy_bytes, 2 * kColumns * (kColumns + 1));
+  const auto torchs = [](const torch::Tensor& y, const torch::Tensor& weight,
+                         const torch::Tensor& bias) { return torch::linear(y, weight, bias); };
+  // Of which none is among what a micro-batch keeps.
+  EXPECT_LE(ours.saved_bytes + 2 * kColumns * kColumns,
+            measured(torchs, Precision::kBf16).saved_bytes);
 }
 
 TEST(MeasureProfile, KnowsTheOptimizersState) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "pipewright/nn/linear.h"
 #include "tests/refusal.h"
 #include "tests/train/test_models.h"
 
@@ -56,6 +57,70 @@ TEST(Precision, Bf16EqualsAPlainLoopUnderAutocast) {
   full.gradients(batch);
   EXPECT_GT(gradient_difference(full.model(), reference), 1e-4);  // it did compute in 16 bits
 }
+
+/// tanh of a product, LibTorch's or ours.
+struct ProjectionImpl : torch::nn::Module {
+  ProjectionImpl(int size, bool own)
+      : linear(register_module("linear", torch::nn::Linear(size, size))), own_product(own) {}
+  torch::Tensor forward(torch::Tensor x) {
+    const auto& product = own_product ? accumulating_linear(x, linear->weight, linear->bias)
+                                      : torch::linear(x, linear->weight, linear->bias);
+    return torch::tanh(product);
+  }
+  torch::nn::Linear linear;
+  bool own_product;
+};
+TORCH_MODULE(Projection);
+
+Sequence projections(bool own) {
+  torch::manual_seed(5);
+  Sequence model;
+  for (int i = 0; i < 6; ++i) model.add("fc" + std::to_string(i), Projection(kWidth, own));
+  return model;
+}
+
+Batch numbers(int step) {
+  torch::manual_seed(step);
+  return {{torch::randn({8, kWidth})}, {torch::randint(kWidth, {8})}};
+}
+
+/// How far parameters are from one another at most.
+double distance(const Trainer& a, const Sequence& b) {
+  double most = 0;
+  const auto of = b.named_parameters();
+  const auto mine = a.model().named_parameters();
+  for (std::size_t i = 0; i < of.size(); ++i)
+    most = std::max(most, (mine[i].second - of[i].second).abs().max().item<double>());
+  return most;
+}
+
+class OwnProducts : public testing::TestWithParam<const char*> {};
+
+/// Copies of weights in 16 bits that somebody forgot to forget would show: weights go far.
+TEST_P(OwnProducts, LearnAsLibTorchsDoInBf16) {
+  Strategy strategy = strategy_of(2, 4, GetParam());
+  strategy.precision = Precision::kBf16;
+  const auto train = [&](bool own, RecomputeMode recompute) {
+    strategy.recompute = recompute;
+    auto trainer = std::make_unique<Trainer>(projections(own), cross_entropy(), sgd(0.2), strategy);
+    for (int step = 0; step < 12; ++step) {
+      trainer->step(numbers(step));
+      if (step % 4 == 3) trainer->evaluate(numbers(100));
+    }
+    trainer->drain();
+    return trainer;
+  };
+  const auto right = train(false, RecomputeMode::kNone);
+  const auto ours = train(true, RecomputeMode::kNone);
+  EXPECT_GT(distance(*ours, projections(true)), 0.1);
+  EXPECT_LT(distance(*ours, right->model()), 0.02);
+  EXPECT_THAT(different(*train(true, RecomputeMode::kAll), state_of(*ours)), IsEmpty());
+  EXPECT_NEAR(ours->evaluate(numbers(100)).loss, right->evaluate(numbers(100)).loss, 0.02);
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, OwnProducts,
+                         testing::Values("1f1b", "zb-h1", "pipedream", "pipedream-2bw"),
+                         name_of_schedule<testing::TestParamInfo<const char*>>);
 
 TEST(Precision, TheScaleOfTheLossDoesNotReachTheWeights) {
   Tensors first;
