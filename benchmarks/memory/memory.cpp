@@ -37,6 +37,7 @@ struct Options {
   BertOptions bert = {.layers = 6, .dim = 128, .heads = 4, .seq = 64, .vocab = 2000};
   std::string caps;
   std::string largest;
+  std::string modes = "none,all,budget";
   std::string profiles;
   std::string precisions = "fp32,bf16";
   int effective = 64;
@@ -245,6 +246,7 @@ int main(int argc, char** argv) {
   app.add_option("--vocab", o.bert.vocab, "Tokens there are");
   app.add_option("--caps", o.caps, "Memory caps to plan for, e.g. 8GiB,12GiB");
   app.add_option("--largest", o.largest, "A memory cap to find the largest batch under");
+  app.add_option("--modes", o.modes, "Of --largest: none, all, budget");
   app.add_flag("--offload", o.offload, "Plans may move what they keep to the host's memory");
   app.add_option("--profiles", o.profiles, "A folder to write what was measured to");
   app.add_option("--precisions", o.precisions, "fp32,bf16");
@@ -259,7 +261,7 @@ int main(int argc, char** argv) {
   for (const std::string& precision : parts_of(o.precisions)) {
     for (const std::string& cap : parts_of(o.caps)) measure_cap(o, cap, precision);
     if (o.largest.empty()) continue;
-    for (const char* mode : {"none", "all", "budget"}) measure_largest(o, mode, precision);
+    for (const std::string& mode : parts_of(o.modes)) measure_largest(o, mode, precision);
   }
   return 0;
 }

@@ -53,11 +53,14 @@ Strategy strategy_of(const Cell& cell) {
   return strategy;
 }
 
-/// The bubble of the schedule where every stage takes what the mean of the measured ones took.
-double formula_bubble(const Cell& cell, const Timeline& timeline, std::size_t num_stages) {
-  std::vector<StageCost> stages = measured_costs(timeline, num_stages);
+/// The bubbles of the schedule for the times of one step: where every stage takes what the mean of
+/// them took, where each takes its own mean, where each instruction takes what it took.
+void explain_bubble(const Cell& cell, const Timeline& timeline, std::size_t num_stages,
+                    Measured* measured) {
+  StepCosts own;
+  own.stages = measured_costs(timeline, num_stages);
   StageCost mean;
-  for (const StageCost& stage : stages) {
+  for (const StageCost& stage : own.stages) {
     const auto share = 1.0 / static_cast<double>(num_stages);
     mean.forward += share * stage.forward;
     mean.backward += share * stage.backward;
@@ -65,13 +68,13 @@ double formula_bubble(const Cell& cell, const Timeline& timeline, std::size_t nu
     mean.backward_weight += share * stage.backward_weight;
     mean.recompute += share * stage.recompute;
   }
-  StepCosts costs;
-  costs.stages.assign(num_stages, mean);
-  return simulate(
-             make_schedule(
-                 {.name = cell.schedule, .ranks = cell.ranks, .micro_batches = cell.micro_batches}),
-             costs)
-      .times.bubble_fraction();
+  StepCosts equal;
+  equal.stages.assign(num_stages, mean);
+  const Program program = make_schedule(
+      {.name = cell.schedule, .ranks = cell.ranks, .micro_batches = cell.micro_batches});
+  measured->formula = simulate(program, equal).times.bubble_fraction();
+  measured->of_stages = simulate(program, own).times.bubble_fraction();
+  measured->of_times = simulate(program, own, {.as_in = &timeline}).times.bubble_fraction();
 }
 
 double page_faults() {
@@ -100,7 +103,7 @@ Measured run_steps(const Sizes& sizes, const Cell& cell, int steps) {
   measured.step /= steps;
   measured.faults = (measured.faults + page_faults()) / steps;
   if (cell.way == "processes") return measured;
-  measured.formula = formula_bubble(cell, last.timeline, trainer.sizes().size());
+  explain_bubble(cell, last.timeline, trainer.sizes().size(), &measured);
   const Breakdown parts = breakdown(StepTimes(last.timeline));
   for (const BreakdownPart& part : kBreakdownParts)
     measured.parts.push_back(parts.*part.value / parts.total);

@@ -37,6 +37,8 @@ struct Measured {
   double busy = 0;            // summed over ranks
   double faults = 0;          // pages touched first: what the allocator gave back before
   double formula = 0;         // the bubble of stages that all take what the mean one took
+  double of_stages = 0;       // that of stages that take what each took, in the mean
+  double of_times = 0;        // that of instructions that take what each took
   double predicted = 0;       // from layers that were measured alone; 0: of no profile
   std::vector<double> parts;  // of kBreakdownParts, as shares; of threads
 };

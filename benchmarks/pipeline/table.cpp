@@ -52,8 +52,8 @@ std::string shown(const Line* line) {
 
 std::string all_cells(const std::vector<Line>& lines) {
   std::string text =
-      "| K | M | schedule | ranks are | ms a step | fastest | bubble | formula | predicted ms | "
-      "error |\n|---|---|---|---|---|---|---|---|---|---|\n";
+      "| K | M | schedule | ranks are | ms a step | fastest | bubble | formula | of its stages | "
+      "of its times | predicted ms | error |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n";
   for (const Line& line : lines) {
     if (line.who != "ours") continue;
     const Measured& m = line.measured;
@@ -61,7 +61,9 @@ std::string all_cells(const std::vector<Line>& lines) {
         "| {} | {} | {} | {} | {:.1f} | {:.1f} | {:.1f} % | {} | {} | {} |\n", line.cell.ranks,
         line.cell.micro_batches, line.cell.schedule, line.cell.way, 1e3 * m.step, 1e3 * m.fastest,
         100 * line.bubble(),
-        line.cell.way == "threads" ? fmt::format("{:.1f} %", 100 * m.formula) : "-",
+        line.cell.way == "threads" ? fmt::format("{:.1f} % | {:.1f} % | {:.1f} %", 100 * m.formula,
+                                                 100 * m.of_stages, 100 * m.of_times)
+                                   : "- | - | -",
         m.predicted > 0 ? fmt::format("{:.1f}", 1e3 * m.predicted) : "-",
         m.predicted > 0 ? fmt::format("{:+.1f} %", 100 * (m.predicted / m.step - 1)) : "-");
   }
@@ -157,6 +159,8 @@ nlohmann::json to_json(const std::vector<Line>& lines) {
                    {"busy_seconds", line.measured.busy},
                    {"page_faults", line.measured.faults},
                    {"formula_bubble", line.measured.formula},
+                   {"bubble_of_stages", line.measured.of_stages},
+                   {"bubble_of_times", line.measured.of_times},
                    {"predicted_seconds", line.measured.predicted},
                    {"parts", line.measured.parts}});
   }

@@ -25,7 +25,7 @@ struct LayerCost {
   std::int64_t idle_bytes = 0;         // of the output, what no backward needs
   std::int64_t skip_bytes = 0;         // of skips it stashes or pops: held whatever is run again
   std::int64_t forward_temp_bytes = 0;
-  std::int64_t backward_temp_bytes = 0;
+  std::int64_t backward_temp_bytes = 0;  // above what was saved, part of which may be gone by then
   std::int64_t parameter_bytes = 0;
   std::int64_t gradient_bytes = 0;
   std::int64_t optimizer_bytes = 0;

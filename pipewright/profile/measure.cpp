@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <unordered_set>
@@ -106,14 +107,17 @@ std::int64_t scalar_bytes(const DeviceStream& stream, int slot) {
   return MemoryMeter::stats(slot).live_bytes - before;
 }
 
-/// What neither the backward of the layer that made these tensors reads nor that of the layer which
-/// takes them. Those that were popped come after them, and are not the maker's.
-std::int64_t idle_bytes(const Tensors& tensors, const Needs& maker, const Needs& taker) {
-  Tensors idle;
+/// Of these tensors, what the backward of the layer that made them does not read: what that of the
+/// layer which takes them reads, or what it does not either. Those that were popped come after
+/// them, and are not the maker's.
+std::int64_t unread_bytes(const Tensors& tensors, const Needs& maker, const Needs& taker,
+                          bool taker_reads) {
+  Tensors unread;
   for (std::size_t k = 0; k < tensors.size() && k < maker.outputs.size(); ++k) {
-    if (maker.outputs[k] == 0 && taker.inputs[k] == 0) idle.push_back(tensors[k]);
+    if (maker.outputs[k] == 0 && (taker.inputs[k] != 0) == taker_reads)
+      unread.push_back(tensors[k]);
   }
-  return bytes_of(idle);
+  return bytes_of(unread);
 }
 
 /// The layers that use a parameter which another one uses too.
@@ -198,7 +202,13 @@ class Measurement {
     measure_optimizer(options_.optimizer, own, probe.stream(), slot_.number(), &cost);
     Tensors made = probe.measure_bytes(x, &cost);
     const Needs now = probe.needs(x, made);
-    if (i > 0) profile_.layers[i - 1].idle_bytes = idle_bytes(x, before_, now);
+    if (i > 0) {
+      LayerCost& maker = profile_.layers[i - 1];
+      maker.idle_bytes = unread_bytes(x, before_, now, /*taker_reads=*/false);
+      // By the maker's backward it is gone, though what was saved counts it until then.
+      const std::int64_t gone = unread_bytes(x, before_, now, /*taker_reads=*/true);
+      maker.backward_temp_bytes = std::max<std::int64_t>(0, maker.backward_temp_bytes - gone);
+    }
     before_ = now;
     const auto& names = layer.options.stash;
     for (std::size_t k = 0; k < names.size(); ++k) {

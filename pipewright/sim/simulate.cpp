@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "pipewright/base/error.h"
@@ -60,6 +61,7 @@ class Simulator {
       weight_bytes_[static_cast<std::size_t>(program.placement[stage])] +=
           costs.stages[stage].weight_bytes;
     result_.times = StepTimes(program.ranks.size());
+    if (options.as_in != nullptr) take_durations(*options.as_in);
     if (options.record_timeline) prepare_timeline();
   }
 
@@ -220,7 +222,18 @@ class Simulator {
     return span;
   }
 
+  void take_durations(const Timeline& timeline) {
+    for (const auto& spans : timeline.ranks) {
+      for (const Span& span : spans)
+        durations_[{span.kind, span.stage, span.micro_batch}] = span.duration();
+    }
+  }
+
   double duration(Instruction i) const {
+    if (!durations_.empty()) {
+      const auto found = durations_.find({i.kind(), i.stage(), i.micro_batch()});
+      if (found != durations_.end()) return found->second;
+    }
     const StageCost& cost = costs_.stages[static_cast<std::size_t>(i.stage())];
     switch (i.kind()) {
       case Kind::kForward: return cost.forward;
@@ -314,6 +327,7 @@ class Simulator {
   const Program& program_;
   const StepCosts& costs_;
   SimulateOptions options_;
+  std::map<std::tuple<Kind, int, int>, double> durations_;  // by kind, stage and micro-batch
   bool lowered_;
   bool asynchronous_;
   std::vector<double> free_at_;  // by rank

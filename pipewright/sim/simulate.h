@@ -11,6 +11,9 @@ namespace pipewright {
 
 struct SimulateOptions {
   bool record_timeline = true;  // off: only the figures, for very large Programs and for searches
+  /// Where given, every instruction that it has takes as long as it did there: of a step that was
+  /// measured, what times alone explain of its bubble, and what is left.
+  const Timeline* as_in = nullptr;
 };
 
 /// What only asynchronous Programs have.

@@ -35,6 +35,32 @@ TEST(Simulator, PlacesEveryInstruction) {
   EXPECT_EQ(sim.timeline.ranks[1][1].kind, Kind::kBackward);
 }
 
+TEST(Simulator, RunsInstructionsAsLongAsTheyTookElsewhere) {
+  Simulation sim = simulate(up_and_down(), unit_costs(2));
+  Timeline measured = sim.timeline;
+  measured.ranks[1][1].end += 5;                       // 1B0
+  measured.ranks[0].erase(measured.ranks[0].begin());  // 0F0: by the costs then
+  const Simulation again = simulate(up_and_down(), unit_costs(2), {.as_in = &measured});
+  EXPECT_EQ(again.step_time(), 6 + 5);
+  EXPECT_EQ(again.timeline.ranks[1][1].duration(), 2 + 5);
+  EXPECT_EQ(again.times.busy(), 6 + 5);
+}
+
+TEST(Simulator, PlaysAnotherProgramsTimesAgain) {
+  for (const char* schedule : {"1f1b", "zb-h1", "interleaved-1f1b"}) {
+    const Program program = make_schedule({.name = schedule, .ranks = 3, .micro_batches = 6});
+    StepCosts costs = unit_costs(program.placement.size());
+    for (std::size_t s = 0; s < costs.stages.size(); ++s)
+      costs.stages[s].forward += 0.1 * static_cast<double>(s);
+    const Simulation first = simulate(program, costs);
+    const Simulation again =
+        simulate(program, unit_costs(program.placement.size()), {.as_in = &first.timeline});
+    EXPECT_DOUBLE_EQ(again.step_time(), first.step_time()) << schedule;
+    EXPECT_GT(first.step_time(),
+              simulate(program, unit_costs(program.placement.size())).step_time());
+  }
+}
+
 TEST(Simulator, ChargesLatencyAndLinkTime) {
   StepCosts costs = unit_costs(2);
   costs.link = {.latency = 0.5, .time = 0.25};
