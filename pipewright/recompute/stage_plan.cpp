@@ -60,18 +60,23 @@ void add_copies(double seconds, OperationsCost* cost) {
   cost->time += out + back;
 }
 
-/// Plans that a stage with several micro-batches in flight may want though they are never the
-/// fastest for one: those that hold nothing of their last block.
-std::vector<RecomputePlan> sparing_plans(const StageChain& stage) {
+/// The plain ways, checkpoints at equal distances. Where several micro-batches are in flight one
+/// that holds nothing of its last block may win, though it is never the fastest for one; and where
+/// the planner's bytes are rounded, it may have missed one by little.
+std::vector<RecomputePlan> checkpoint_plans(const StageChain& stage) {
   const int layers = stage.chain.size();
+  std::vector<std::vector<int>> ways = {sqrt_checkpoints(layers)};
+  for (int n = 1; n <= layers; ++n) ways.push_back(every(layers, n));
   std::vector<RecomputePlan> plans;
-  for (int n = 1; n <= layers; ++n) {
-    RecomputePlan plan;
-    plan.feasible = true;
-    plan.exact = false;
-    plan.operations = keep_checkpoints(layers, every(layers, n), false);
-    plan.cost = run_operations(stage.chain, plan.operations);
-    plans.push_back(std::move(plan));
+  for (const std::vector<int>& checkpoints : ways) {
+    for (const bool save_last : {false, true}) {
+      RecomputePlan plan;
+      plan.feasible = true;
+      plan.exact = false;
+      plan.operations = keep_checkpoints(layers, checkpoints, save_last);
+      plan.cost = run_operations(stage.chain, plan.operations);
+      plans.push_back(std::move(plan));
+    }
   }
   return plans;
 }
@@ -100,10 +105,8 @@ std::vector<RecomputePlan> plans_of(const StageChain& stage, std::int64_t budget
   const std::int64_t for_one =
       budget_bytes - stage.in_flight * (stage.input_bytes + stage.skip_bytes);
   std::vector<RecomputePlan> plans = recompute_frontier(stage.chain, for_one, most_units);
-  if (stage.in_flight > 1) {
-    for (auto& plan : sparing_plans(stage)) plans.push_back(std::move(plan));
-  }
-  if (plans.empty())
+  for (auto& plan : checkpoint_plans(stage)) plans.push_back(std::move(plan));
+  if (for_one < least_budget(stage.chain))
     plans.push_back(optimal_recompute(stage.chain, least_budget(stage.chain), most_units));
   return plans;
 }

@@ -29,7 +29,8 @@ struct StageRecompute {
 /// The fastest plan found, with or without offload, that keeps the stage within the budget. Each
 /// micro-batch follows the same plan; those that wait for their backward hold what it holds after
 /// its forward. For one micro-batch in flight no plan of the class is faster (RecomputePlan::exact
-/// says with which rounding); for more, none of those that are fastest for one.
+/// says with which rounding); for more, none of those that are fastest for one. No list of
+/// checkpoints at equal distances that fits is faster.
 StageRecompute plan_stage(const StageChain& stage, std::int64_t budget_bytes, int most_units = 0);
 
 }  // namespace pipewright
