@@ -1,5 +1,7 @@
 #include "pipewright/nn/autocast.h"
 
+#include <cstdlib>
+
 #include "pipewright/torch/compat.h"
 
 #if TORCH_VERSION_MAJOR < 2
@@ -30,6 +32,14 @@ TORCH_LIBRARY_IMPL(aten, AutocastCPU, library) {
   library.impl("layer_norm", TORCH_FN(layer_norm));
   library.impl("group_norm", TORCH_FN(group_norm));
 }
+
+/// The oneDNN 2.6 that Debian's LibTorch 1.13 uses fails on CPUs with tile registers (AMX): its
+/// 16-bit products use tiles that are not set up, and the process is killed (SIGILL). It must do
+/// without them, and reads what it may use when it is first called. What the user says goes first.
+[[maybe_unused]] const bool kWithoutTiles = [] {
+  if (std::getenv("DNNL_MAX_CPU_ISA") != nullptr) return false;
+  return ::setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16", /*overwrite=*/0) == 0;
+}();
 
 }  // namespace
 #endif
