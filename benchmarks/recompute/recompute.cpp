@@ -11,6 +11,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 
 #include "benchmarks/common/headline.h"
 #include "benchmarks/common/measure.h"
@@ -125,13 +126,14 @@ class Comparison {
     }
   }
 
-  /// Profiles and steps of all ways, taking turns: machines are faster and slower by the minute.
-  void run(const std::vector<Way*>& ways) const {
+  /// Rounds of a profile and these steps, one after the other: machines are faster and slower by
+  /// the minute.
+  void run(const std::vector<Way*>& steps) const {
     const Batch batch = noise(o_, o_.rows * o_.micro_batches);
     const Sequence model = make_model(o_, o_.blocks);
     for (int i = 0; i < o_.repeats; ++i) {
       const Profile now = profile_of(o_, model, o_.rows, 3);
-      for (Way* way : ways) {
+      for (Way* way : steps) {
         if (way->trainer == nullptr) continue;
         const StepResult result = way->trainer->step(batch);
         way->seconds.push_back(result.seconds);
@@ -191,6 +193,18 @@ void print(const Way& way) {
              1e3 * way.predicted_seconds(), 100 * (way.predicted_seconds() / measured - 1));
 }
 
+/// Of two ways with two steps each a round, one within the other's (a b b a), the second's time
+/// over the first's: the quarter, the half and three quarters of the rounds.
+std::array<double, 3> ratios(const Way& first, const Way& second) {
+  std::vector<double> all;
+  for (std::size_t i = 0; i + 1 < first.seconds.size(); i += 2) {
+    all.push_back((second.seconds[i] + second.seconds[i + 1]) /
+                  (first.seconds[i] + first.seconds[i + 1]));
+  }
+  std::sort(all.begin(), all.end());
+  return {all[all.size() / 4], all[all.size() / 2], all[all.size() * 3 / 4]};
+}
+
 /// `budgets` are those of ways from `first` on.
 void add_headlines(const std::vector<Way>& ways, const std::vector<Way>& budgets,
                    std::size_t first) {
@@ -203,7 +217,7 @@ void add_headlines(const std::vector<Way>& ways, const std::vector<Way>& budgets
   }
   for (std::size_t i = 0; i < budgets.size(); ++i) {
     if (budgets[i].trainer == nullptr) continue;
-    const double ratio = budgets[i].median() / ways[first + i].median();
+    const double ratio = ratios(ways[first + i], budgets[i])[1];
     slowest = std::max(slowest, ratio);
     fastest = std::min(fastest, ratio);
     highest = std::max(highest, budgets[i].mib() / ways[first + i].mib());
@@ -236,13 +250,19 @@ void compare_modes(const Options& o) {
                                       ways[i].predicted.peak_bytes[0]));
   }
   comparison.warm_up(&budgets);
-  std::vector<Way*> all;
-  for (auto* list : {&ways, &budgets}) {
-    for (Way& way : *list) all.push_back(&way);
+  std::vector<Way*> steps;
+  for (std::size_t i = 0; i < ways.size(); ++i) {
+    steps.push_back(&ways[i]);
+    if (i < first_with_peak) continue;
+    Way* budget = &budgets[i - first_with_peak];
+    steps.insert(steps.end(), {budget, budget, &ways[i]});
   }
-  comparison.run(all);
+  comparison.run(steps);
   fmt::print("{:<18}{:>10}{:>12}{:>12}{:>12}{:>11}\n", "mode", "peak MiB", "predicted", "step ms",
              "predicted", "error");
+  std::string compared =
+      "\nstep of a budget over that of the mode with its peak, a quarter, half and "
+      "three quarters of the rounds:\n";
   Plot plot{"Step time at equal measured peak", "peak, MiB", "step, ms", {}};
   plot.series = {{"every n and sqrt", {}, false}, {"budget of the same peak", {}, false}};
   for (std::size_t i = 0; i < ways.size(); ++i) {
@@ -251,9 +271,12 @@ void compare_modes(const Options& o) {
     const Way& budget = budgets[i - first_with_peak];
     print(budget);
     plot.series[0].points.emplace_back(ways[i].mib(), 1e3 * ways[i].median());
-    if (budget.trainer != nullptr)
-      plot.series[1].points.emplace_back(ways[i].mib(), 1e3 * budget.median());
+    if (budget.trainer == nullptr) continue;
+    plot.series[1].points.emplace_back(ways[i].mib(), 1e3 * budget.median());
+    const auto [quarter, half, most] = ratios(ways[i], budget);
+    compared += fmt::format("{:<18}{:>8.3f}{:>8.3f}{:>8.3f}\n", ways[i].name, quarter, half, most);
   }
+  fmt::print("{}", compared);
   if (!o.svg.empty()) write_file(o.svg, to_svg(plot), "--svg");
   add_headlines(ways, budgets, first_with_peak);
 }

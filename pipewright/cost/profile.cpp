@@ -22,11 +22,12 @@ struct ByteMember {
   std::string_view name;
   std::int64_t LayerCost::*member;
 };
-constexpr std::array<ByteMember, 11> kByteMembers = {{
+constexpr std::array<ByteMember, 12> kByteMembers = {{
     {"output_bytes", &LayerCost::output_bytes},
     {"saved_bytes", &LayerCost::saved_bytes},
     {"weight_half_bytes", &LayerCost::weight_half_bytes},
     {"idle_bytes", &LayerCost::idle_bytes},
+    {"gone_bytes", &LayerCost::gone_bytes},
     {"skip_bytes", &LayerCost::skip_bytes},
     {"forward_temp_bytes", &LayerCost::forward_temp_bytes},
     {"backward_temp_bytes", &LayerCost::backward_temp_bytes},
@@ -48,9 +49,9 @@ LayerCost parse_layer(const nlohmann::json& value, std::string_view where, std::
   const JsonObject object(value, where, fmt::format("layers[{}]", index));
   object.refuse_unknown({"name", "forward_seconds", "backward_seconds", "backward_input_seconds",
                          "backward_weight_seconds", "step_seconds", "output_bytes", "saved_bytes",
-                         "weight_half_bytes", "idle_bytes", "skip_bytes", "forward_temp_bytes",
-                         "backward_temp_bytes", "parameter_bytes", "gradient_bytes",
-                         "optimizer_bytes", "copy_bytes"});
+                         "weight_half_bytes", "idle_bytes", "gone_bytes", "skip_bytes",
+                         "forward_temp_bytes", "backward_temp_bytes", "parameter_bytes",
+                         "gradient_bytes", "optimizer_bytes", "copy_bytes"});
   LayerCost layer;
   layer.name = object.string_or("name", fmt::format("layer{}", index));
   object.non_negative("forward_seconds");  // the one time that has no default

@@ -23,9 +23,10 @@ struct LayerCost {
   std::int64_t saved_bytes = 0;        // kept for the backward, the output among them
   std::int64_t weight_half_bytes = 0;  // of those, what the weight half still needs
   std::int64_t idle_bytes = 0;         // of the output, what no backward needs
+  std::int64_t gone_bytes = 0;         // of the output, what the next layer's backward alone needs
   std::int64_t skip_bytes = 0;         // of skips it stashes or pops: held whatever is run again
   std::int64_t forward_temp_bytes = 0;
-  std::int64_t backward_temp_bytes = 0;  // above what was saved, part of which may be gone by then
+  std::int64_t backward_temp_bytes = 0;
   std::int64_t parameter_bytes = 0;
   std::int64_t gradient_bytes = 0;
   std::int64_t optimizer_bytes = 0;

@@ -17,7 +17,7 @@ constexpr std::array kTimes = {&LayerCost::forward_seconds, &LayerCost::backward
 constexpr std::array kBytes = {&LayerCost::output_bytes,        &LayerCost::saved_bytes,
                                &LayerCost::weight_half_bytes,   &LayerCost::forward_temp_bytes,
                                &LayerCost::backward_temp_bytes, &LayerCost::skip_bytes,
-                               &LayerCost::idle_bytes};
+                               &LayerCost::idle_bytes,          &LayerCost::gone_bytes};
 
 void check(std::span<const Profile> profiles) {
   if (profiles.empty()) throw InvalidArgument("profile", "there is none");

@@ -7,14 +7,17 @@
 namespace pipewright {
 namespace {
 
-ChainLayer chain_layer(const LayerCost& cost) {
+/// `split`: backwards are in halves, and the next layer's weight half still holds what it read.
+/// Else that is gone by this layer's backward, though what was saved counts it until its end.
+ChainLayer chain_layer(const LayerCost& cost, bool split) {
   ChainLayer layer;
   layer.forward = cost.forward_seconds;
   layer.backward = cost.backward_seconds;
   layer.output_bytes = cost.output_bytes;
   layer.saved_bytes = std::max(cost.saved_bytes, cost.output_bytes);
   layer.forward_temp_bytes = cost.forward_temp_bytes;
-  layer.backward_temp_bytes = cost.backward_temp_bytes;
+  layer.backward_temp_bytes =
+      std::max<std::int64_t>(0, cost.backward_temp_bytes - (split ? 0 : cost.gone_bytes));
   layer.idle_bytes = std::min(cost.idle_bytes, cost.output_bytes);
   return layer;
 }
@@ -43,10 +46,10 @@ std::int64_t input_bytes(const Profile& profile, LayerRange layers) {
   return layers.first == 0 ? profile.input_bytes : profile.layers[layers.first - 1].output_bytes;
 }
 
-StageChain stage_chain(const Profile& profile, LayerRange layers) {
+StageChain stage_chain(const Profile& profile, LayerRange layers, bool split) {
   StageChain stage;
   for (std::size_t i = layers.first; i < layers.last; ++i)
-    stage.chain.layers.push_back(chain_layer(profile.layers[i]));
+    stage.chain.layers.push_back(chain_layer(profile.layers[i], split));
   stage.input_bytes = input_bytes(profile, layers);
   stage.skip_bytes = sum(profile, layers, {&LayerCost::skip_bytes});
   stage.host_bandwidth = profile.host_bandwidth;
@@ -135,7 +138,7 @@ std::int64_t lying_bytes(const Profile& profile, LayerRange layers, const Progra
 
 StageCost stage_cost(const Profile& profile, LayerRange layers, const Program& program, int stage,
                      const std::vector<Operation>& operations, bool offload) {
-  const StageChain chain = stage_chain(profile, layers);
+  const StageChain chain = stage_chain(profile, layers, stage_load(program, stage).halves > 0);
   const OperationsCost work =
       offload ? run_offloaded(chain, operations) : run_operations(chain.chain, operations);
   StageCost cost;
@@ -174,12 +177,14 @@ StageCost stage_cost(const Profile& profile, LayerRange layers, const Program& p
   return cost;
 }
 
-const StageRecompute& BudgetPlanner::stage(LayerRange layers, int in_flight, std::int64_t budget) {
-  const auto key = std::tuple(layers, in_flight, budget);
+const StageRecompute& BudgetPlanner::stage(LayerRange layers, const StageLoad& load,
+                                           std::int64_t budget) {
+  const bool split = load.halves > 0;
+  const auto key = std::tuple(layers, load.in_flight, split, budget);
   const auto found = known_.find(key);
   if (found != known_.end()) return found->second;
-  StageChain chain = stage_chain(profile_, layers);
-  chain.in_flight = in_flight;
+  StageChain chain = stage_chain(profile_, layers, split);
+  chain.in_flight = load.in_flight;
   if (!offload_) chain.host_bandwidth = 0;
   return known_.emplace(key, plan_stage(chain, budget, most_units_)).first->second;
 }
@@ -205,7 +210,7 @@ BudgetPlan BudgetPlanner::plan(const std::vector<int>& sizes, const Program& pro
                                load.halves * half_bytes(profile_, ranges[s]);
     const std::int64_t of_rank = fixed[static_cast<std::size_t>(rank)];
     const StageRecompute& planned =
-        stage(ranges[s], load.in_flight, (memory_bytes - of_rank) / chunks - aside);
+        stage(ranges[s], load, (memory_bytes - of_rank) / chunks - aside);
     if (planned.feasible) {
       result.operations.push_back(planned.plan.operations);
       result.offload.push_back(planned.offload ? 1 : 0);

@@ -62,12 +62,12 @@ class BudgetPlanner {
   BudgetPlan plan(const std::vector<int>& sizes, const Program& program, std::int64_t memory_bytes);
 
  private:
-  const StageRecompute& stage(LayerRange layers, int in_flight, std::int64_t budget);
+  const StageRecompute& stage(LayerRange layers, const StageLoad& load, std::int64_t budget);
 
   const Profile& profile_;
   bool offload_;
   int most_units_;
-  std::map<std::tuple<LayerRange, int, std::int64_t>, StageRecompute> known_;
+  std::map<std::tuple<LayerRange, int, bool, std::int64_t>, StageRecompute> known_;
 };
 
 }  // namespace pipewright

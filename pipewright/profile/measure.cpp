@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 #include <set>
 #include <unordered_set>
 
 #include "pipewright/memory/meter.h"
+#include "pipewright/profile/alike.h"
 #include "pipewright/profile/layer_probe.h"
 #include "pipewright/profile/machine.h"
 #include "pipewright/profile/model_pass.h"
@@ -170,6 +170,7 @@ class Measurement {
       profile_.layers[tied].idle_bytes = 0;
       if (tied > 0) profile_.layers[tied - 1].idle_bytes = 0;
     }
+    share_times_of_alike(model_, &profile_.layers);
     return std::move(profile_);
   }
 
@@ -205,9 +206,7 @@ class Measurement {
     if (i > 0) {
       LayerCost& maker = profile_.layers[i - 1];
       maker.idle_bytes = unread_bytes(x, before_, now, /*taker_reads=*/false);
-      // By the maker's backward it is gone, though what was saved counts it until then.
-      const std::int64_t gone = unread_bytes(x, before_, now, /*taker_reads=*/true);
-      maker.backward_temp_bytes = std::max<std::int64_t>(0, maker.backward_temp_bytes - gone);
+      maker.gone_bytes = unread_bytes(x, before_, now, /*taker_reads=*/true);
     }
     before_ = now;
     const auto& names = layer.options.stash;

@@ -129,8 +129,8 @@ void ModelPass::run_pieces(const MeasureOptions& options, std::size_t count) {
   wait();
 }
 
-/// From its leaves and skips to its ends; outputs are left in last_gradients_, skips in skips_.
-void ModelPass::forward_piece(Piece* piece) {
+/// From its leaves and skips to its ends; returns its outputs, and leaves skips in skips_.
+Tensors ModelPass::forward_piece(Piece* piece) {
   skips_ = piece->skips;
   Tensors x = piece->state.leaves;
   for (std::size_t k = piece->first; k < piece->last; ++k) {
@@ -141,7 +141,7 @@ void ModelPass::forward_piece(Piece* piece) {
     put(layer.options.stash, &x, &skips_);
   }
   piece->state.ends = GraphEnds(x);
-  last_gradients_ = std::move(x);
+  return x;
 }
 
 void ModelPass::forward_pieces() {
@@ -153,10 +153,11 @@ void ModelPass::forward_pieces() {
     piece.skips = skips_;
     piece.state.leaves = probes_[piece.first]->make_leaves(x);
     Moment begin(stream);
-    forward_piece(&piece);
+    x = forward_piece(&piece);
     piece.state.forward.push_back({std::move(begin), Moment(stream)});
-    x = std::exchange(last_gradients_, {});
-    if (pieces_.size() > 1) piece.state.ends = {};
+    if (pieces_.size() == 1) continue;
+    piece.state.ends = {};
+    for (auto& output : x) output = output.detach();  // it would hold the graph
   }
   for (const auto& output : x) last_gradients_.push_back(torch::ones_like(output));
 }
@@ -166,7 +167,6 @@ void ModelPass::backward_pieces() {
   for (std::size_t p = pieces_.size(); p-- > 0;) {
     Piece& piece = pieces_[p];
     if (pieces_.size() > 1) forward_piece(&piece);
-    last_gradients_.clear();
     skips_.clear();
     piece.skips.clear();
     gradients =

@@ -57,7 +57,7 @@ class ModelPass {
   bool on_one_device() const;
   void forward_pieces();
   void backward_pieces();
-  void forward_piece(Piece* piece);
+  Tensors forward_piece(Piece* piece);
   void forward();
   void backward(bool split);
   static Tensors backward_layer(State* layer, const DeviceStream& stream, bool split,

@@ -45,6 +45,10 @@ TEST(MeasureProfile, KnowsTheBytesOfKnownLayers) {
   // tanh's is read by both; nobody reads fc's; gelu reads its input; the view moves on gelu's,
   // which nobody reads, nor the view's, for the last tanh reads its own.
   EXPECT_EQ(idle, (std::vector<std::int64_t>{0, kTensor, 0, kTensor, kTensor, 0}));
+  std::vector<std::int64_t> gone;
+  for (const LayerCost& layer : profile.layers) gone.push_back(layer.gone_bytes);
+  // The first has no backward, fc reads what it made; gelu reads double's.
+  EXPECT_EQ(gone, (std::vector<std::int64_t>{kTensor, 0, kTensor, 0, 0, 0}));
   EXPECT_GE(profile.layers[5].saved_bytes, kTensor);  // and the loss's
   EXPECT_EQ(profile.input_bytes, kTensor);
   EXPECT_EQ(profile.micro_batch_size, kRows);
