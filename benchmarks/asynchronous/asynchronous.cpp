@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "benchmarks/common/cores.h"
 #include "benchmarks/common/headline.h"
 #include "benchmarks/common/measure.h"
 #include "pipewright/app/run.h"
@@ -28,6 +29,7 @@
 #include "pipewright/run/measured_costs.h"
 #include "pipewright/schedule/schedule.h"
 #include "pipewright/sim/simulate.h"
+#include "pipewright/torch/blas.h"
 #include "pipewright/trace/plot.h"
 #include "pipewright/train/trainer.h"
 
@@ -66,9 +68,10 @@ struct BlockImpl : torch::nn::Module {
 };
 TORCH_MODULE(Block);
 
-/// As many blocks a rank, and nothing else: stages that are equally long.
+/// As many blocks a rank, and next to nothing else: stages that are equally long.
 Sequence equal_blocks(const Options& o) {
   Sequence model;
+  bench::add_positions(&model, kSeq, o.dim);
   for (int i = 0; i < o.layers; ++i) model.add(fmt::format("block{}", i), Block(o.dim));
   return model;
 }
@@ -89,6 +92,13 @@ Batch batch_of(const Options& o, int rows) {
   return {{torch::randint(kVocabulary, {rows, kSeq})}, {torch::randint(kVocabulary, {rows, kSeq})}};
 }
 
+Sequence model_of(const Options& o) { return o.equal ? equal_blocks(o) : transformer(o); }
+Loss loss_of(const Options& o) { return o.equal ? mean_squared_error() : cross_entropy(); }
+
+std::unique_ptr<torch::optim::Optimizer> sgd(std::vector<torch::Tensor> parameters) {
+  return std::make_unique<torch::optim::SGD>(std::move(parameters), 1e-3);
+}
+
 /// One schedule: a trainer, and what its rounds took.
 class Side {
  public:
@@ -102,9 +112,7 @@ class Side {
     if (way.schedule == "pipedream-2bw")
       strategy.merge_steps = (o.ranks + way.micro_batches - 1) / way.micro_batches;
     strategy_ = strategy;
-    trainer_ =
-        std::make_unique<Trainer>(o.equal ? equal_blocks(o) : transformer(o),
-                                  o.equal ? mean_squared_error() : cross_entropy(), sgd, strategy);
+    trainer_ = std::make_unique<Trainer>(model_of(o), loss_of(o), sgd, strategy);
     batch_ = batch_of(o, way.micro_batches * kRowsAMicroBatch);
   }
 
@@ -139,13 +147,26 @@ class Side {
   double predicted_bubble() const {
     StepCosts costs;
     costs.stages = measured_costs(last_.timeline, trainer_->sizes().size());
-    const Simulation simulation = simulate(make_schedule({.name = way_.schedule,
-                                                          .ranks = strategy_.ranks,
-                                                          .micro_batches = way_.micro_batches,
-                                                          .updates_every = strategy_.merge_steps}),
-                                           costs);
-    return simulation.asynchronous ? simulation.asynchronous->steady.bubble_fraction()
-                                   : simulation.times.bubble_fraction();
+    return steady_bubble(simulate(program(), costs));
+  }
+
+  /// The same schedule with what the cores take where nothing waits.
+  void play(const bench::CoreTimes& times) {
+    const Simulation played = times.play(program());
+    cores_bubbles_.push_back(steady_bubble(played));
+    cores_seconds_.push_back(played.asynchronous
+                                 ? played.asynchronous->mini_batch_time(way_.micro_batches)
+                                 : played.step_time());
+  }
+  double cores_bubble() const { return bench::median(cores_bubbles_); }
+  double cores_seconds() const { return bench::median(cores_seconds_); }
+
+  const std::vector<int>& sizes() const { return trainer_->sizes(); }
+  Program program() const {
+    return make_schedule({.name = way_.schedule,
+                          .ranks = strategy_.ranks,
+                          .micro_batches = way_.micro_batches,
+                          .updates_every = strategy_.merge_steps});
   }
 
   /// Of a rank.
@@ -164,8 +185,9 @@ class Side {
   }
 
  private:
-  static std::unique_ptr<torch::optim::Optimizer> sgd(std::vector<torch::Tensor> parameters) {
-    return std::make_unique<torch::optim::SGD>(std::move(parameters), 1e-3);
+  static double steady_bubble(const Simulation& simulation) {
+    return simulation.asynchronous ? simulation.asynchronous->steady.bubble_fraction()
+                                   : simulation.times.bubble_fraction();
   }
 
   Way way_;
@@ -174,8 +196,29 @@ class Side {
   Batch batch_;
   std::vector<double> seconds_;
   std::vector<double> bubbles_;
+  std::vector<double> cores_seconds_;
+  std::vector<double> cores_bubbles_;
   StepResult last_;
 };
+
+/// What the ranks' cores do with their stages where nothing waits. `side`: of 1f1b.
+bench::CoreTimes core_times(const Options& o, const Side& side) {
+  const Program program = side.program();
+  const Sequence model = model_of(o);
+  const int rows = side.way().micro_batches * kRowsAMicroBatch;
+  const Batch whole = batch_of(o, rows);
+  std::vector<bench::Share> shares;
+  for (int rank = 0; rank < o.ranks; ++rank) {
+    bench::Share share = bench::share_of(model, side.sizes(), program, rank, kSeq, o.dim);
+    const bool last = rank + 1 == o.ranks;
+    share.batch.inputs = {rank == 0 ? whole.inputs[0] : torch::randn({rows, kSeq, o.dim})};
+    share.batch.targets = {last ? whole.targets[0] : torch::zeros({rows, kSeq, o.dim})};
+    share.loss = last ? loss_of(o) : mean_squared_error();
+    share.strategy.micro_batches = side.way().micro_batches;
+    shares.push_back(std::move(share));
+  }
+  return {std::move(shares), sgd, o.steps};
+}
 
 void measure_speed(const Options& o) {
   std::vector<std::unique_ptr<Side>> sides;
@@ -185,28 +228,36 @@ void measure_speed(const Options& o) {
   }
   for (auto& side : sides) side->run_round(8);  // warm up: memory, threads
   for (int round = 0; round < o.rounds; ++round) {
-    for (auto& side : sides) side->run_round(o.steps);
+    std::optional<bench::CoreTimes> cores;
+    for (auto& side : sides) {
+      side->run_round(o.steps);
+      if (side->way().schedule == "1f1b") cores.emplace(core_times(o, *side));
+      side->play(*cores);
+    }
   }
   std::printf("K = %d, %d blocks of width %d, %d rows a micro-batch, %d rounds of %d steps\n\n",
               o.ranks, o.layers, o.dim, kRowsAMicroBatch, o.rounds, o.steps);
   std::printf(
-      "| schedule | M | ms a step | samples/s | against 1f1b | bubble | predicted | versions by "
-      "rank |\n");
-  std::printf("|---|---|---|---|---|---|---|---|\n");
+      "| schedule | M | ms a step | samples/s | against 1f1b | bubble | predicted | cores alone | "
+      "ms over theirs | versions by rank |\n");
+  std::printf("|---|---|---|---|---|---|---|---|---|---|\n");
   double plain = 0;
   for (const auto& side : sides) {
     if (side->way().schedule == "1f1b") plain = side->samples_a_second();
     std::string versions;
     for (const auto count : side->last().versions) versions += fmt::format("{} ", count);
-    std::printf("| %s | %d | %.1f | %.1f | %.2f | %.1f %% | %.1f %% | %s |\n",
+    std::printf("| %s | %d | %.1f | %.1f | %.2f | %.1f %% | %.1f %% | %.1f %% | %.3f | %s |\n",
                 side->way().schedule.c_str(), side->way().micro_batches, 1000 * side->seconds(),
                 side->samples_a_second(), side->samples_a_second() / plain, 100 * side->bubble(),
-                100 * side->predicted_bubble(), versions.empty() ? "1 each" : versions.c_str());
+                100 * side->predicted_bubble(), 100 * side->cores_bubble(),
+                side->seconds() / side->cores_seconds(),
+                versions.empty() ? "1 each" : versions.c_str());
     if (side->way().schedule != "1f1b") {
-      bench::add({fmt::format("{} over 1f1b, K={} M={}: throughput, bubble", side->way().schedule,
-                              o.ranks, side->way().micro_batches),
-                  fmt::format("{:.2f}, {:.1f} %", side->samples_a_second() / plain,
-                              100 * side->bubble())});
+      bench::add(
+          {fmt::format("{} over 1f1b, K={} M={}: throughput; bubble, that of its cores alone",
+                       side->way().schedule, o.ranks, side->way().micro_batches),
+           fmt::format("{:.2f}; {:.1f}, {:.1f} %", side->samples_a_second() / plain,
+                       100 * side->bubble(), 100 * side->cores_bubble())});
     }
   }
   std::printf(
@@ -298,6 +349,7 @@ void measure_curves(const Options& o) {
 }  // namespace pipewright
 
 int main(int argc, char** argv) {
+  pipewright::use_fast_blas(argv);
   pipewright::Options o;
   CLI::App app("An asynchronous pipeline against 1f1b: speed, memory, learning");
   app.add_option("--ranks", o.ranks, "Ranks, a core each");

@@ -19,6 +19,7 @@
 #include "pipewright/data/click_source.h"
 #include "pipewright/input/generated_clicks.h"
 #include "pipewright/models/click_models.h"
+#include "pipewright/torch/blas.h"
 
 namespace {
 
@@ -251,6 +252,7 @@ void run(const Options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  pipewright::use_fast_blas(argv);
   Options o;
   CLI::App app("Lanes against a plain step");
   app.add_option("--model", o.model, "deepfm, wide_deep, dlrm, din");

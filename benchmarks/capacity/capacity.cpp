@@ -26,6 +26,7 @@
 #include "pipewright/plan/search.h"
 #include "pipewright/plan/stage_work.h"
 #include "pipewright/profile/measure.h"
+#include "pipewright/torch/blas.h"
 #include "pipewright/trace/plot.h"
 #include "pipewright/train/trainer.h"
 
@@ -268,6 +269,7 @@ void measure(const Options& o) {
 }  // namespace pipewright::bench
 
 int main(int argc, char** argv) {
+  pipewright::use_fast_blas(argv);
   pipewright::bench::Options o;
   CLI::App app("How large a model fits");
   app.add_option("--dim", o.gpt.dim, "Width")->capture_default_str();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "pipewright/models/gpt.h"
+#include "pipewright/torch/blas.h"
 #include "pipewright/train/trainer.h"
 
 using namespace pipewright;
@@ -107,6 +108,7 @@ void run(const Options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  pipewright::use_fast_blas(argv);
   Options o;
   CLI::App app("How long does a save hold up the training?");
   app.add_option("--layers", o.layers);

@@ -16,6 +16,7 @@
 #include "pipewright/plan/plan.h"
 #include "pipewright/run/measured_costs.h"
 #include "pipewright/sim/simulate.h"
+#include "pipewright/torch/blas.h"
 #include "pipewright/train/training.h"
 #include "pipewright/transport/environment.h"
 #include "pipewright/transport/process_transport.h"
@@ -285,6 +286,7 @@ Options parse(int argc, char** argv, CLI::App* app) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  pipewright::use_fast_blas(argv);
   CLI::App app("Processes against threads, and against the least that must be sent.");
   try {
     const Options o = parse(argc, argv, &app);

@@ -20,6 +20,7 @@
 #include "pipewright/exec/step_clock.h"
 #include "pipewright/exec/workers.h"
 #include "pipewright/memory/meter.h"
+#include "pipewright/torch/blas.h"
 #include "pipewright/train/trainer.h"
 
 namespace pipewright {
@@ -303,4 +304,7 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace pipewright
 
-int main(int argc, char** argv) { return pipewright::run(argc, argv); }
+int main(int argc, char** argv) {
+  pipewright::use_fast_blas(argv);
+  return pipewright::run(argc, argv);
+}

@@ -13,6 +13,7 @@
 #include "pipewright/plan/plan.h"
 #include "pipewright/schedule/schedule.h"
 #include "pipewright/sim/simulate.h"
+#include "pipewright/torch/blas.h"
 #include "pipewright/train/trainer.h"
 
 using namespace pipewright;
@@ -156,6 +157,7 @@ void run(const Options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  pipewright::use_fast_blas(argv);
   CLI::App app(
       "What an instruction costs, and how near a pipeline of waiting layers is to its formula.");
   Options o;

@@ -7,12 +7,14 @@
 // --effective: a batch of so many sentences in micro-batches. For every cap the layers are measured
 // under it, the plan search finds plans, the best few (--try) are run for some steps, and the
 // fastest of them is measured. --largest: the largest single batch
-// that each way fits under a cap, and its speed. One JSON object a line.
+// that each way fits under a cap when run, beside the predicted one, and its speed. One JSON object
+// a line.
 
 #include <fmt/format.h>
 #include <torch/torch.h>
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "benchmarks/common/measure.h"
@@ -23,6 +25,7 @@
 #include "pipewright/models/bert.h"
 #include "pipewright/optim/adam.h"
 #include "pipewright/recompute/modes.h"
+#include "pipewright/torch/blas.h"
 #include "pipewright/train/plan_model.h"
 #include "pipewright/train/trainer.h"
 #include "pipewright/train/try_plans.h"
@@ -190,7 +193,24 @@ void measure_cap(const Options& o, const std::string& cap, const std::string& na
   std::fflush(stdout);
 }
 
-/// The largest batch that the way fits by prediction, which is then run.
+/// The largest batch that fits when run, up to a thirty-second of it: down from the predicted one
+/// or up. 0: none does.
+int largest_that_fits(int predicted, const std::function<bool(int)>& fits) {
+  const int step = std::max(1, predicted / 16);
+  int good = 0, bad = 0;
+  for (int rows = predicted; rows > 0 && (good == 0 || bad == 0);) {
+    (fits(rows) ? good : bad) = rows;
+    rows = bad == 0 ? rows + step : rows - step;
+  }
+  while (bad - good > std::max(1, predicted / 32)) {
+    const int middle = (good + bad) / 2;
+    (fits(middle) ? good : bad) = middle;
+  }
+  return good;
+}
+
+/// The largest single batch under the cap: predicted, then found by running, as one without
+/// predictions would.
 void measure_largest(const Options& o, const std::string& mode, const std::string& name) {
   const std::int64_t bytes = parse_bytes(o.largest, "--largest");
   cap_memory(o, bytes);
@@ -199,10 +219,14 @@ void measure_largest(const Options& o, const std::string& mode, const std::strin
   const auto profiles = plan(o, precision_of(name), any).profiles;
   const std::int64_t budget = budget_of(o, bytes, 0);
   const int layers = static_cast<int>(profiles[0].layers.size());
-  const auto plan_of = [&](int rows) -> std::optional<Plan> {
+  int least = 0;  // the largest by prediction
+  // `beyond`: of a batch that should not fit, as if there were as much more memory.
+  const auto plan_of = [&, least = &least](int rows, bool beyond) -> std::optional<Plan> {
     PlanRequest request;
     request.global_batch = rows;
-    request.memory_bytes = mode == "budget" ? budget : 0;
+    const double more = beyond ? static_cast<double>(rows) / *least : 1;
+    request.memory_bytes =
+        mode == "budget" ? static_cast<std::int64_t>(more * static_cast<double>(budget)) : 0;
     request.offload = o.offload;
     request.most_micro_batches = 1;
     const PlanSearch found = search_plans(profiles, request);
@@ -214,23 +238,29 @@ void measure_largest(const Options& o, const std::string& mode, const std::strin
       plan.operations = {keep_checkpoints(layers, checkpoints, false)};
       plan = predict(profiles, plan);
     }
-    if (plan.peak_bytes[0] > budget) return std::nullopt;
+    if (plan.peak_bytes[0] > budget && !beyond) return std::nullopt;
     return plan;
   };
-  int least = 0, most = 1;
-  while (plan_of(most)) least = most, most *= 2;
+  int most = 1;
+  while (plan_of(most, false)) least = most, most *= 2;
   while (most - least > 1) {
     const int middle = (least + most) / 2;
-    (plan_of(middle) ? least : most) = middle;
+    (plan_of(middle, false) ? least : most) = middle;
   }
   nlohmann::ordered_json out = {{"cap", o.largest}, {"mode", mode}, {"precision", name}};
-  for (int rows = least; rows > 0; rows -= std::max(1, rows / 32)) {
+  out["predicted_batch"] = least;
+  const auto fits = [&](int rows) {
     cap_memory(o, bytes);
-    if (!measure_plan(o, *plan_of(rows), name, &out)) continue;
-    out["batch"] = rows;
-    out["predicted_batch"] = least;
-    break;
-  }
+    const auto plan = plan_of(rows, rows > least);
+    if (!plan) return false;
+    const TriedPlan tried =
+        run(o, {*plan}, precision_of(name), {.plans = 1, .warm_up = 1, .steps = 1})[0];
+    return tried.failure.empty() && tried.peak_bytes[0] <= bytes;  // a CPU has no cap
+  };
+  const int found = largest_that_fits(least, fits);
+  out["batch"] = found;
+  cap_memory(o, bytes);
+  if (found > 0) measure_plan(o, *plan_of(found, found > least), name, &out);
   fmt::print("{}\n", out.dump());
   std::fflush(stdout);
 }
@@ -270,6 +300,7 @@ int main(int argc, char** argv) {
 }  // namespace pipewright
 
 int main(int argc, char** argv) {
+  pipewright::use_fast_blas(argv);
   try {
     return pipewright::main(argc, argv);
   } catch (const std::exception& error) {

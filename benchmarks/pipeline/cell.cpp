@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include "benchmarks/common/cores.h"
 #include "benchmarks/common/measure.h"
 #include "benchmarks/common/processes.h"
 #include "pipewright/models/gpt.h"
@@ -136,6 +137,31 @@ Measured measure(const Sizes& sizes, const Cell& cell, int steps) {
     measured.busy = rank.at("busy").get<double>();  // each of them knows all
   }
   return measured;
+}
+
+void measure_cores(const Sizes& sizes, const Cell& cell, int steps, Measured* measured) {
+  const Program program = make_schedule(
+      {.name = cell.schedule, .ranks = cell.ranks, .micro_batches = cell.micro_batches});
+  const Sequence model = make_model(sizes);
+  const auto stages = Trainer(model, cross_entropy(), sgd, strategy_of(cell)).sizes();
+  const Batch tokens = make_batch(sizes, sizes.batch);
+  const std::vector<std::int64_t> shape = {sizes.batch, sizes.seq, sizes.dim};
+  std::vector<Share> shares;
+  for (int rank = 0; rank < cell.ranks; ++rank) {
+    Share share = share_of(model, stages, program, rank, sizes.seq, sizes.dim);
+    const auto has = [&](std::size_t stage) { return program.placement[stage] == rank; };
+    share.batch.inputs = {has(0) ? tokens.inputs[0] : torch::randn(shape)};
+    share.batch.targets = {has(stages.size() - 1) ? tokens.targets[0] : torch::zeros(shape)};
+    share.loss = has(stages.size() - 1) ? cross_entropy() : mean_squared_error();
+    share.strategy.micro_batches = cell.micro_batches;
+    share.strategy.recompute = strategy_of(cell).recompute;
+    shares.push_back(std::move(share));
+  }
+  const CoreTimes times(std::move(shares), sgd, steps);
+  const Simulation played = times.play(program);
+  measured->cores = played.step_time();
+  measured->cores_bubble = played.times.bubble_fraction();
+  measured->slowest_core = times.slowest();
 }
 
 nlohmann::json measure_rank(const Sizes& sizes, const Cell& cell, int steps) {

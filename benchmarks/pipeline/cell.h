@@ -41,10 +41,16 @@ struct Measured {
   double of_times = 0;        // that of instructions that take what each took
   double predicted = 0;       // from layers that were measured alone; 0: of no profile
   std::vector<double> parts;  // of kBreakdownParts, as shares; of threads
+  double cores = 0;           // a step of what the cores do where nothing waits; 0: not measured
+  double cores_bubble = 0;    // of that
+  double slowest_core = 0;    // its time over the mean of all, there
 };
 
 /// Steps of a cell, after two that do not count. Processes start this program again.
 Measured measure(const Sizes& sizes, const Cell& cell, int steps);
+
+/// What the cores make of the same stages with nothing to wait for, as the schedule would have it.
+void measure_cores(const Sizes& sizes, const Cell& cell, int steps, Measured* measured);
 
 /// In one of those processes: runs its rank.
 nlohmann::json measure_rank(const Sizes& sizes, const Cell& cell, int steps);

@@ -22,6 +22,7 @@
 #include "pipewright/base/file.h"
 #include "pipewright/base/units.h"
 #include "pipewright/memory/heap.h"
+#include "pipewright/torch/blas.h"
 #include "pipewright/trace/breakdown.h"
 #include "pipewright/transport/environment.h"
 
@@ -40,6 +41,7 @@ struct Options {
   std::string link;
   bool recompute = false;
   bool predict = true;
+  bool cores = false;
   Peer peer;
   std::string peer_schedules = "GPipe,1F1B,Interleaved1F1B";
   std::string json, svg;
@@ -101,6 +103,7 @@ class Run {
                o_.sizes.layers, o_.sizes.dim, o_.sizes.heads, o_.sizes.seq, o_.sizes.batch,
                TORCH_VERSION, against_the_paper(lines_), all_cells(lines_),
                prediction_errors(lines_));
+    if (o_.cores) fmt::print("\n{}", beside_the_cores(lines_));
     if (o_.recompute) print_parts();
     add_headlines(lines_);
     if (!o_.json.empty()) write_file(o_.json, to_json(lines_).dump(1) + "\n", "--json");
@@ -115,6 +118,8 @@ class Run {
     for (const std::string& schedule : schedules_of(names, ranks, micro_batches)) {
       Line line{"ours", {ranks, micro_batches, schedule, way, link_, o_.recompute}, {}};
       line.measured = measure(o_.sizes, line.cell, o_.steps);
+      if (o_.cores && way == "threads" && ranks > 1)
+        measure_cores(o_.sizes, line.cell, o_.steps, &line.measured);
       if (o_.predict) line.measured.predicted = predicted_seconds(profile_, o_.sizes, line.cell);
       add(std::move(line));
     }
@@ -186,6 +191,7 @@ Options parse(int argc, char** argv, CLI::App* app) {
   app->add_flag("--recompute", o.recompute, "Of every stage; and where the time goes");
   app->add_flag("--predict,!--no-predict", o.predict, "Beside what was measured")
       ->capture_default_str();
+  app->add_flag("--cores", o.cores, "And what the cores do where nothing waits, played again");
   app->add_option("--peer", o.peer.script, "A script that trains the same with another library");
   app->add_option("--python", o.peer.python, "That runs it")->capture_default_str();
   app->add_option("--peer-schedules", o.peer_schedules)->capture_default_str();
@@ -215,6 +221,7 @@ int run(const Options& o) {
 }  // namespace pipewright::bench
 
 int main(int argc, char** argv) {
+  pipewright::use_fast_blas(argv);
   pipewright::keep_freed_memory();  // as the program does
   CLI::App app("How fast a pipeline is over ranks and micro-batches");
   try {

@@ -70,6 +70,22 @@ std::string all_cells(const std::vector<Line>& lines) {
   return text;
 }
 
+std::string beside_the_cores(const std::vector<Line>& lines) {
+  std::string text =
+      "| K | M | schedule | ms a step | bubble | formula | cores alone, ms | bubble | slowest core "
+      "over the mean | measured / cores |\n|---|---|---|---|---|---|---|---|---|---|\n";
+  for (const Line& line : lines) {
+    const Measured& m = line.measured;
+    if (m.cores == 0) continue;
+    text += fmt::format(
+        "| {} | {} | {} | {:.1f} | {:.1f} % | {:.1f} % | {:.1f} | {:.1f} % | {:.3f} | {:.3f} |\n",
+        line.cell.ranks, line.cell.micro_batches, line.cell.schedule, 1e3 * m.step,
+        100 * line.bubble(), 100 * m.formula, 1e3 * m.cores, 100 * m.cores_bubble, m.slowest_core,
+        m.step / m.cores);
+  }
+  return text;
+}
+
 std::string against_the_paper(const std::vector<Line>& lines) {
   const Line* base = fastest(lines, {2, 1}, "ours");
   std::string text =
@@ -162,6 +178,9 @@ nlohmann::json to_json(const std::vector<Line>& lines) {
                    {"bubble_of_stages", line.measured.of_stages},
                    {"bubble_of_times", line.measured.of_times},
                    {"predicted_seconds", line.measured.predicted},
+                   {"cores_seconds", line.measured.cores},
+                   {"cores_bubble", line.measured.cores_bubble},
+                   {"slowest_core", line.measured.slowest_core},
                    {"parts", line.measured.parts}});
   }
   return all;

@@ -19,6 +19,9 @@ struct Line {
 /// Every cell of ours, with its bubble beside the formula's and its prediction.
 std::string all_cells(const std::vector<Line>& lines);
 
+/// Steps beside what the cores do where nothing waits, as the schedule would have it.
+std::string beside_the_cores(const std::vector<Line>& lines);
+
 /// For every K and M the fastest of ours and of the peer, as throughput over that of K = 2, M = 1,
 /// beside GPipe's own.
 std::string against_the_paper(const std::vector<Line>& lines);

@@ -21,6 +21,7 @@
 #include "pipewright/plan/stage_work.h"
 #include "pipewright/profile/measure.h"
 #include "pipewright/recompute/modes.h"
+#include "pipewright/torch/blas.h"
 #include "pipewright/trace/plot.h"
 #include "pipewright/train/trainer.h"
 
@@ -354,6 +355,7 @@ int run(int argc, char** argv) {
 }  // namespace pipewright
 
 int main(int argc, char** argv) {
+  pipewright::use_fast_blas(argv);
   try {
     return pipewright::run(argc, argv);
   } catch (const std::exception& error) {

@@ -51,6 +51,7 @@ void set_pipeline(const config::Config& config, Strategy* strategy) {
   strategy->deadline_seconds = pipeline.deadline_seconds;
   strategy->life_deadline_seconds = pipeline.life_deadline_seconds;
   strategy->address = pipeline.address;
+  strategy->shared_memory = pipeline.shared_memory;
   strategy->replicas = static_cast<int>(config.data_parallel.replicas);
   strategy->shard_optimizer = config.data_parallel.shard_optimizer;
 }

@@ -74,6 +74,7 @@ struct Pipeline {
   double deadline_seconds = 300;
   double life_deadline_seconds = 30;
   std::string address = {};
+  bool shared_memory = true;
 
   bool operator==(const Pipeline&) const = default;
 };

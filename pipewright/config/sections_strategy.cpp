@@ -83,7 +83,11 @@ Section pipeline_section(const Known& known) {
        {.name = "address",
         .field = in<&Config::pipeline, &Pipeline::address>,
         .words = "This machine's address for the others; empty: found from MASTER_ADDR.",
-        .counts = {"pipeline.transport", {"gloo", "nccl"}}}});
+        .counts = {"pipeline.transport", {"gloo", "nccl"}}},
+       {.name = "shared_memory",
+        .field = in<&Config::pipeline, &Pipeline::shared_memory>,
+        .words = "Processes of one machine exchange tensors through memory that they share.",
+        .counts = {"pipeline.transport", {"gloo"}}}});
 }
 
 Section recompute_section() {

@@ -39,6 +39,7 @@ std::vector<std::string> description_of(const Strategy& s, const Sequence& model
       fmt::format("recompute = {} of every {}, budget {}", static_cast<int>(s.recompute),
                   s.recompute_every, s.memory_budget),
       fmt::format("shard_optimizer = {}", s.shard_optimizer),
+      fmt::format("shared_memory = {}", s.shared_memory),
       fmt::format("clip_norm = {}", s.clip_norm),
       fmt::format("merge_steps = {}, averaged: {}", s.merge_steps, s.merge_average),
       fmt::format("seed = {}", s.seed),

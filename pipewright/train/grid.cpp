@@ -12,7 +12,7 @@
 #include "pipewright/transport/inproc.h"
 #include "pipewright/transport/nccl.h"
 #include "pipewright/transport/ordered_transport.h"
-#include "pipewright/transport/process_transport.h"
+#include "pipewright/transport/shared_transport.h"
 #include "pipewright/transport/slow_link.h"
 
 namespace pipewright {
@@ -29,7 +29,12 @@ std::string how_to_get(const std::string& transport) {
   return {};
 }
 
-constexpr int kSpinMicroseconds = 2000;
+/// To look for a message before sleeping pays where every rank has a core.
+std::chrono::microseconds spin_for(int num_ranks) {
+  constexpr std::chrono::microseconds kSpin(2000);
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  return num_ranks <= std::max(1, cores) ? kSpin : std::chrono::microseconds(0);
+}
 
 [[noreturn]] void refuse(const std::string& why) { throw InvalidArgument("trainer", why); }
 
@@ -85,9 +90,14 @@ std::unique_ptr<Transport> process_transport(const Grid& grid, const Strategy& s
   if (strategy.transport == "nccl") gpu = own_gpu(grid, strategy, stage_devices, placement);
   auto group = make_gloo_group(*grid.world, next_group(), place.rank, place.size, timeout);
   if (!gpu) {
-    return std::make_unique<ProcessTransport>(grid.world.get(), std::move(group),
-                                              std::move(processes), grid.rank,
-                                              std::move(stage_devices), deadline);
+    const bool on_cpu = std::all_of(stage_devices.begin(), stage_devices.end(),
+                                    [](torch::Device device) { return device.is_cpu(); });
+    auto gloo = std::make_unique<ProcessTransport>(grid.world.get(), std::move(group), processes,
+                                                   grid.rank, std::move(stage_devices), deadline);
+    if (!strategy.shared_memory || !on_cpu) return gloo;
+    return std::make_unique<SharedTransport>(grid.world.get(), std::move(gloo),
+                                             std::move(processes), grid.rank, next_group(),
+                                             deadline, spin_for(place.size));
   }
   const auto tensors = [&] {
     return make_nccl_group(*grid.world, next_group(), place.rank, place.size);
@@ -162,12 +172,9 @@ std::unique_ptr<Transport> make_transport(const Grid& grid, const Strategy& stra
                                           const std::vector<int>& placement) {
   if (!grid.one_process())
     return process_transport(grid, strategy, std::move(stage_devices), placement);
-  const bool cores_for_all =
-      grid.ranks <= std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   const std::chrono::duration<double> deadline(strategy.deadline_seconds);
   std::unique_ptr<Transport> made = std::make_unique<InprocTransport>(
-      grid.ranks, std::move(stage_devices), deadline,
-      std::chrono::microseconds(cores_for_all ? kSpinMicroseconds : 0));
+      grid.ranks, std::move(stage_devices), deadline, spin_for(grid.ranks));
   if (strategy.link_bandwidth == 0) return made;
   return std::make_unique<SlowLink>(std::move(made), strategy.link_bandwidth, deadline);
 }

@@ -76,6 +76,9 @@ struct Strategy {
   bool shard_optimizer = false;       // each replica keeps the optimizer's state of its share alone
   double life_deadline_seconds = 30;  // a process without a sign of life for so long is lost
   std::string address = {};  // of this machine, for the others; empty: found from MASTER_ADDR
+  /// Of "gloo", with stages on the CPU: processes of one machine, one user and one network exchange
+  /// tensors through memory that they share, all others over Gloo.
+  bool shared_memory = true;
 
   // The update.
   LearningRate learning_rate = {};  // times the optimizer's own; empty: constant

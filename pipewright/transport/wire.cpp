@@ -170,7 +170,11 @@ MessageHeader header_from(const std::vector<std::int64_t>& numbers) {
 
 torch::Tensor pack(const Message& message, const MessageHeader& header) {
   torch::Tensor buffer = make_buffer(header.buffer_bytes());
-  auto* at = static_cast<char*>(buffer.data_ptr());
+  pack_into(message, header, static_cast<char*>(buffer.data_ptr()));
+  return buffer;
+}
+
+void pack_into(const Message& message, const MessageHeader& header, char* at) {
   *at = static_cast<char>(Mark::kAsExpected);
   at += kAlignment;
   for (std::size_t i = 0; i < header.tensors.size(); ++i) {
@@ -178,7 +182,6 @@ torch::Tensor pack(const Message& message, const MessageHeader& header) {
     if (bytes > 0) std::memcpy(at, message.tensors[i].data_ptr(), static_cast<std::size_t>(bytes));
     at += aligned(bytes);
   }
-  return buffer;
 }
 
 torch::Tensor pack_on(const Message& message, const MessageHeader& header, torch::Device device) {

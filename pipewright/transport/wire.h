@@ -52,6 +52,9 @@ enum class Mark : std::uint8_t {
 /// The buffer of a plain message whose tensors are on the CPU.
 torch::Tensor pack(const Message& message, const MessageHeader& header);
 
+/// The same into memory of buffer_bytes().
+void pack_into(const Message& message, const MessageHeader& header, char* at);
+
 /// The same of one whose tensors are all on a device. On a GPU it is made on the current stream,
 /// and has no mark.
 torch::Tensor pack_on(const Message& message, const MessageHeader& header, torch::Device device);

@@ -11,6 +11,7 @@
 #include "pipewright/base/error.h"
 #include "pipewright/transport/gloo.h"
 #include "pipewright/transport/ordered_transport.h"
+#include "pipewright/transport/shared_transport.h"
 #include "tests/processes/worker.h"
 #include "tests/refusal.h"
 
@@ -30,7 +31,8 @@ c10::intrusive_ptr<compat::ProcessGroup> make_group(const World& world) {
                          seconds(60));
 }
 
-/// Over Gloo, or in the way of NCCL, with Gloo in its place: NCCL needs a GPU a process.
+/// Over Gloo, through shared memory, or in the way of NCCL, with Gloo in its place: NCCL needs a
+/// GPU a process.
 std::unique_ptr<Transport> make_transport(World* world, const Arguments& arguments,
                                           double deadline_seconds = 60) {
   const ProcessPlace& place = world->place();
@@ -39,9 +41,18 @@ std::unique_ptr<Transport> make_transport(World* world, const Arguments& argumen
   const std::vector<torch::Device> devices(kConformanceStages, torch::kCPU);
   const std::chrono::duration<double> deadline(deadline_seconds);
   auto group = make_group(*world);
-  if (arguments.at("transport") == "gloo") {
+  const auto gloo = [&] {
     return std::make_unique<ProcessTransport>(world, std::move(group), processes, place.rank,
                                               devices, deadline);
+  };
+  if (arguments.at("transport") == "gloo") return gloo();
+  if (arguments.at("transport") == "shared") {
+    static int number = 0;
+    auto shared = std::make_unique<SharedTransport>(world, gloo(), processes, place.rank,
+                                                    std::to_string(number++), deadline,
+                                                    std::chrono::microseconds(10));
+    expect_that(shared->num_shared() == place.size - 1, "all others share memory");
+    return shared;
   }
   TensorGroups tensors;
   tensors.up = make_group(*world);
@@ -72,7 +83,7 @@ class ProcessConformance : public testing::TestWithParam<std::string> {
  protected:
   Arguments arguments_ = {{"transport", GetParam()}};
 };
-INSTANTIATE_TEST_SUITE_P(Over, ProcessConformance, testing::Values("gloo", "ordered"),
+INSTANTIATE_TEST_SUITE_P(Over, ProcessConformance, testing::Values("gloo", "shared", "ordered"),
                          [](const auto& test) { return test.param; });
 
 TEST_P(ProcessConformance, EveryCaseHolds) {

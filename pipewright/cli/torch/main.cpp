@@ -10,6 +10,7 @@
 #include "pipewright/cli/guarded.h"
 #include "pipewright/cli/torch/commands.h"
 #include "pipewright/memory/heap.h"
+#include "pipewright/torch/blas.h"
 #include "pipewright/train/grid.h"
 
 namespace pipewright::cli {
@@ -46,6 +47,7 @@ int run(int argc, char** argv) {
 }  // namespace pipewright::cli
 
 int main(int argc, char** argv) {
+  pipewright::use_fast_blas(argv);
   pipewright::keep_freed_memory();
   return pipewright::cli::guarded([&] { return pipewright::cli::run(argc, argv); });
 }
