@@ -82,6 +82,11 @@ void SharedOutbox::send(const MessageKey& key, const Message& message) {
   if (shared.asleep.exchange(0, std::memory_order_seq_cst) != 0) wake_all(&shared.sent);
 }
 
+SharedOutbox::~SharedOutbox() {
+  control().closed.store(1);
+  wake_all(&control().sent);
+}
+
 bool SharedOutbox::all_taken() const {
   const std::lock_guard lock(mutex_);
   if (control().sent.load() != control().seen.load()) return false;
@@ -145,6 +150,8 @@ Message SharedInbox::take(const MessageKey& key) {
   in_use(from, record.slot_at).store(0, std::memory_order_release);
   return unpack(buffer, header);
 }
+
+bool SharedInbox::closed() const { return control().closed.load() != 0; }
 
 void SharedInbox::wait(std::chrono::microseconds spin, std::chrono::milliseconds most) {
   LinkControl& shared = control();

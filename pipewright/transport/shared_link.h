@@ -38,6 +38,7 @@ struct LinkControl {
   alignas(64) std::atomic<std::uint32_t> sent;    // records written so far
   alignas(64) std::atomic<std::uint32_t> seen;    // and read
   alignas(64) std::atomic<std::uint32_t> asleep;  // the receiver wants to be woken
+  std::atomic<std::uint32_t> closed;              // nothing more will be sent
   LinkRecord records[kMostRecords];
 };
 
@@ -47,6 +48,10 @@ struct LinkControl {
 class SharedOutbox {
  public:
   SharedOutbox() : control_(sizeof(detail::LinkControl)) {}
+  /// Tells the receiver that nothing more comes.
+  ~SharedOutbox();
+  SharedOutbox(const SharedOutbox&) = delete;
+  SharedOutbox& operator=(const SharedOutbox&) = delete;
 
   /// What SharedInbox needs to find it.
   int file() const { return control_.file(); }
@@ -95,6 +100,9 @@ class SharedInbox {
   /// It, of those with its key the first that was sent; it is there. Throws TransportError where
   /// the sender is gone.
   Message take(const MessageKey& key);
+
+  /// Whether the sender has left; what it sent before may still be taken.
+  bool closed() const;
 
   /// Returns when another message has come, or wake() was called, or the time is over; soon after
   /// in any case. Looks without sleeping for as long as `spin`.

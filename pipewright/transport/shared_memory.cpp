@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -19,6 +20,8 @@
 
 namespace pipewright {
 namespace {
+
+constexpr const char* kName = "pipewright-messages";
 
 /// Null where it cannot be.
 char* map(int file, std::size_t bytes) {
@@ -40,7 +43,7 @@ std::string link_target(const char* path) {
 }  // namespace
 
 SharedMemory::SharedMemory(std::size_t bytes)
-    : file_(::memfd_create("pipewright", MFD_CLOEXEC)), bytes_(bytes) {
+    : file_(::memfd_create(kName, MFD_CLOEXEC)), bytes_(bytes) {
   if (file_ < 0) refuse(bytes, errno);
   if (::ftruncate(file_, static_cast<off_t>(bytes)) == 0) data_ = map(file_, bytes);
   if (data_ != nullptr) return;
@@ -50,9 +53,15 @@ SharedMemory::SharedMemory(std::size_t bytes)
 }
 
 std::optional<SharedMemory> SharedMemory::of(std::int64_t process, int file, std::size_t bytes) {
-  const int own = ::open(fmt::format("/proc/{}/fd/{}", process, file).c_str(), O_RDWR | O_CLOEXEC);
+  const std::string path = fmt::format("/proc/{}/fd/{}", process, file);
+  const int own = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (own < 0) return std::nullopt;
-  char* data = map(own, bytes);
+  // A number that was given up may stand for another file by now.
+  const std::string opened = link_target(fmt::format("/proc/self/fd/{}", own).c_str());
+  struct stat status {};
+  const bool ours = opened.find(kName) != std::string::npos && ::fstat(own, &status) == 0 &&
+                    static_cast<std::size_t>(status.st_size) == bytes;
+  char* data = ours ? map(own, bytes) : nullptr;
   if (data != nullptr) return SharedMemory(own, data, bytes);
   ::close(own);
   return std::nullopt;

@@ -128,22 +128,37 @@ void SharedTransport::expect(int from_rank, const MessageKey& key) {
 Message SharedTransport::receive(int at_rank, int from_rank, const MessageKey& key) {
   const auto& inbox = from_[static_cast<std::size_t>(from_rank)];
   if (inbox == nullptr) return gloo_->receive(at_rank, from_rank, key);
-  if (aborted_ || !inbox->has(key)) {
-    world_->set_waiting(blame_.process(from_rank));
-    const auto start = Clock::now();
-    while (aborted_ || !inbox->has(key)) {
-      const bool late = Clock::now() - start > deadline_;
-      if (aborted_ || late) {
-        const std::string cause =
-            late ? blame_.late(from_rank, false) : blame_.cause(from_rank, "", false);
-        if (late) world_->fail(cause);
-        blame_.give_up(from_rank, key, cause);
-      }
-      inbox->wait(spin_, kBetweenLooks);
-    }
-    world_->set_waiting(-1);
+  if (aborted_ || !inbox->has(key)) wait_for(inbox.get(), from_rank, key);
+  try {
+    return inbox->take(key);
+  } catch (const TransportError& error) {  // the sender is gone, and its memory with it
+    give_up(from_rank, key, error.what());
   }
-  return inbox->take(key);
+}
+
+void SharedTransport::wait_for(SharedInbox* inbox, int from_rank, const MessageKey& key) {
+  world_->set_waiting(blame_.process(from_rank));
+  const auto start = Clock::now();
+  for (;;) {
+    const bool closed = inbox->closed();  // before the look: what was sent first is there then
+    if (!aborted_ && inbox->has(key)) break;
+    if (aborted_) give_up(from_rank, key, "");
+    if (closed) give_up(from_rank, key, "it closed the connection");
+    if (Clock::now() - start > deadline_) {
+      const std::string cause = blame_.late(from_rank, /*sending=*/false);
+      world_->fail(cause);
+      blame_.give_up(from_rank, key, cause);
+    }
+    inbox->wait(spin_, kBetweenLooks);
+  }
+  world_->set_waiting(-1);
+}
+
+/// As ProcessTransport does: a wait that was given up says nothing.
+void SharedTransport::give_up(int from_rank, const MessageKey& key, const std::string& why) {
+  const std::string cause = blame_.cause(from_rank, why, /*sending=*/false);
+  if (!why.empty()) world_->fail(cause);
+  blame_.give_up(from_rank, key, cause);
 }
 
 void SharedTransport::abort() {

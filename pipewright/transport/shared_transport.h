@@ -34,6 +34,8 @@ class SharedTransport : public Transport {
 
  private:
   void wait_until_taken();
+  void wait_for(SharedInbox* inbox, int from_rank, const MessageKey& key);
+  [[noreturn]] void give_up(int from_rank, const MessageKey& key, const std::string& why);
 
   World* world_;
   std::unique_ptr<ProcessTransport> gloo_;

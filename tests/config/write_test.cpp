@@ -156,7 +156,7 @@ TEST(Writer, RandomConfigsReadBackAsTheSame) {
   const Known known = sample_known();
   RandomValues random(1);
   std::set<std::string> changed;
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < 120; ++i) {
     const Config config = random_config(&random, known);
     note_changes(config, known, &changed);
     const std::string text = to_toml(config);

@@ -24,7 +24,7 @@ using testing::StartsWith;
 using testing_checkpoint::TempFolder;
 
 constexpr int kRanks = 3;
-constexpr int kSteps = 24;
+constexpr int kSteps = 96;
 
 std::unique_ptr<Trainer> make_trainer(const std::string& transport) {
   Strategy strategy = strategy_of(kRanks, 4);

@@ -2,6 +2,7 @@
 
 #include "pipewright/transport/shared_link.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -121,6 +122,24 @@ TEST(SharedLink, ManyMessagesBetweenTwoThreadsArriveWhole) {
   EXPECT_TRUE(link.outbox.all_taken());
 }
 
+TEST(SharedLink, ASenderThatLeavesIsNoticed) {
+  auto outbox = std::make_unique<SharedOutbox>();
+  const auto inbox = SharedInbox::open(::getpid(), outbox->file());
+  EXPECT_FALSE(inbox->closed());
+  std::thread leaver([&] { outbox.reset(); });
+  while (!inbox->closed()) inbox->wait(std::chrono::microseconds(0), std::chrono::minutes(1));
+  leaver.join();
+}
+
+TEST(SharedLink, WhatASenderTookWithItIsMissedInWords) {
+  auto outbox = std::make_unique<SharedOutbox>();
+  const auto inbox = SharedInbox::open(::getpid(), outbox->file());
+  outbox->send(key_of(0), message_of(1));
+  ASSERT_TRUE(inbox->has(key_of(0)));
+  outbox.reset();
+  EXPECT_THAT(refusal([&] { inbox->take(key_of(0)); }), testing::HasSubstr("is gone"));
+}
+
 TEST(SharedLink, MoreThanAReceiverEverLooksAtIsRefused) {
   Link link;
   const Message nothing;
@@ -134,6 +153,9 @@ TEST(SharedLink, AProcessThatIsNotThereIsNotReached) {
   const SharedOutbox outbox;
   EXPECT_EQ(SharedInbox::open(::getpid(), 1'000'000), nullptr);
   EXPECT_EQ(SharedInbox::open(-1, outbox.file()), nullptr);
+  const int other = ::open("/dev/null", O_RDWR);
+  EXPECT_EQ(SharedInbox::open(::getpid(), other), nullptr);
+  ::close(other);
 }
 
 TEST(MachineIdentity, IsTheSameWithinAMachine) {
