@@ -8,10 +8,14 @@
 namespace pipewright {
 namespace {
 
+bool recomputes_alike(const Plan& a, const Plan& b) {
+  return a.recompute() == b.recompute() && a.offloads() == b.offloads();
+}
+
 bool nearly_the_same(const Plan& a, const Plan& b) {
   const double ratio = static_cast<double>(a.micro_batch_size) / b.micro_batch_size;
-  return a.schedule == b.schedule && a.chunks == b.chunks && a.recompute() == b.recompute() &&
-         a.offloads() == b.offloads() && ratio > 0.9 && ratio < 1.1;
+  return a.schedule == b.schedule && a.chunks == b.chunks && recomputes_alike(a, b) &&
+         ratio > 0.9 && ratio < 1.1;
 }
 
 void run(Trainer* trainer, const Batch& batch, const TryOptions& options, TriedPlan* tried) {
@@ -38,6 +42,12 @@ std::vector<Plan> plans_to_try(const std::vector<Plan>& plans, std::size_t count
                                    [&](const Plan& one) { return nearly_the_same(plan, one); });
     if (!known) chosen.push_back(plan);
   }
+  if (chosen.size() < count || count < 3) return chosen;
+  const auto other = std::find_if(plans.begin(), plans.end(), [&](const Plan& plan) {
+    return std::none_of(chosen.begin(), chosen.end(),
+                        [&](const Plan& one) { return recomputes_alike(plan, one); });
+  });
+  if (other != plans.end()) chosen.back() = *other;
   return chosen;
 }
 

@@ -27,7 +27,9 @@ struct TriedPlan {
 };
 
 /// The plans worth a try: the fastest, and the next that are not nearly the same: that have another
-/// schedule, number of chunks or kind of recompute, or a micro-batch a tenth larger or smaller.
+/// schedule, number of chunks or kind of recompute, or a micro-batch a tenth larger or smaller. Of
+/// three or more the last is the best with a kind of recompute that no other has, if there is one:
+/// predictions of one kind are off alike.
 std::vector<Plan> plans_to_try(const std::vector<Plan>& plans, std::size_t count);
 
 /// Runs the best of the plans for a few steps each: predictions are a few per cent off, and plans

@@ -61,6 +61,17 @@ TEST(TryPlans, NearlyTheSameIsNotTriedTwice) {
   EXPECT_THAT(sizes_of(plans_to_try(plans, 3)), ElementsAre(40, 39, 41));
 }
 
+TEST(TryPlans, TheBestOfAnotherKindOfRecomputeIsAmongThem) {
+  const std::vector<Operation> some(2);
+  const std::vector<Plan> plans = {plan_of(1, 40, {some}), plan_of(1, 30, {some}),
+                                   plan_of(1, 20, {some}), plan_of(1, 10, {some}),
+                                   plan_of(1, 11),         plan_of(1, 8)};
+  EXPECT_THAT(sizes_of(plans_to_try(plans, 4)), ElementsAre(40, 30, 20, 11));
+  EXPECT_THAT(sizes_of(plans_to_try(plans, 2)), ElementsAre(40, 30));
+  EXPECT_THAT(sizes_of(plans_to_try({plans.begin(), plans.begin() + 4}, 3)),
+              ElementsAre(40, 30, 20));
+}
+
 TEST(TryPlans, WhatRanIsFirstAndFastestFirst) {
   const Batch batch{.inputs = {torch::randn({16, 4})}, .targets = {torch::randn({16, 4})}};
   const auto trainer = [](const Plan& plan) { return trainer_of(plan, 8); };
