@@ -58,6 +58,8 @@ TEST(TryPlans, NearlyTheSameIsNotTriedTwice) {
   EXPECT_THAT(sizes_of(plans_to_try(plans, 2)), ElementsAre(40, 30));
   plans[1].schedule = "gpipe";
   plans[2].chunks = 2;
+  EXPECT_THAT(sizes_of(plans_to_try(plans, 5)), ElementsAre(40, 39, 41, 30, 40));
+  plans.erase(plans.begin() + 4);  // the one that recomputes
   EXPECT_THAT(sizes_of(plans_to_try(plans, 3)), ElementsAre(40, 39, 41));
 }
 
