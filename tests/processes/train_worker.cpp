@@ -22,6 +22,7 @@ Strategy strategy_from(const Arguments& a) {
   Strategy strategy =
       strategy_of(std::stoi(a.at("ranks")), std::stoi(a.at("micro_batches")), a.at("schedule"));
   strategy.transport = a.at("transport");
+  strategy.shared_memory = !a.contains("over_gloo");
   strategy.recompute = static_cast<RecomputeMode>(std::stoi(a.at("recompute")));
   strategy.recompute_every = 2;
   strategy.clip_norm = std::stod(a.at("clip_norm"));
