@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 
 namespace pipewright {
 namespace {
@@ -45,7 +46,9 @@ void use_fast_blas(char* const* argv) {
   const std::string better = better_blas_core(blas_core(), cpu_has_avx512(), cpu_has_avx2());
   if (better.empty()) return;
   ::setenv("OPENBLAS_CORETYPE", better.c_str(), /*overwrite=*/1);
-  ::execv("/proc/self/exe", argv);  // where that fails it goes on, slowly
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (!error) ::execv(program.c_str(), argv);  // where that fails it goes on, slowly
 }
 
 }  // namespace pipewright
