@@ -15,6 +15,7 @@
 #include <map>
 #include <thread>
 
+#include "benchmarks/common/cores.h"
 #include "benchmarks/common/headline.h"
 #include "benchmarks/common/measure.h"
 #include "pipewright/exec/step_clock.h"
@@ -63,21 +64,10 @@ struct BlockImpl : torch::nn::Module {
 };
 TORCH_MODULE(Block);
 
-/// Learned positions: with them, as in any transformer, the first block has an input gradient to
-/// compute like every other one, and the stages are equal.
-struct PositionsImpl : torch::nn::Module {
-  PositionsImpl(int seq, int dim)
-      : table(register_parameter("table", 0.02 * torch::randn({seq, dim}))) {}
-
-  torch::Tensor forward(const torch::Tensor& x) { return x + table; }
-  torch::Tensor table;
-};
-TORCH_MODULE(Positions);
-
 Sequence make_model(const Sizes& sizes) {
   torch::manual_seed(1);
   Sequence model;
-  model.add("positions", Positions(sizes.seq, sizes.dim));
+  bench::add_positions(&model, sizes.seq, sizes.dim);  // so that the stages are equal
   for (int i = 0; i < sizes.layers; ++i) model.add("block" + std::to_string(i), Block(sizes.dim));
   return model;
 }
