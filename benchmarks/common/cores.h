@@ -26,8 +26,9 @@ Share share_of(const Sequence& model, const std::vector<int>& sizes, const Progr
                int rank, int seq, int dim);
 
 /// What cores make of the ranks' work at the same time with nothing to wait for. Played by a
-/// schedule, their times are what no engine can be faster than on this machine in these minutes:
-/// cores of a shared machine are not equally fast, and a pipeline has the speed of the slowest.
+/// schedule, their times are what an engine without cost would have had on these cores then: cores
+/// of a shared machine are not equally fast, change by the second, and a pipeline has the speed of
+/// the slowest. So it is known no better than cores are steady.
 class CoreTimes {
  public:
   /// Each share on a core of its own, all at once: one step to warm up, then `steps`.
