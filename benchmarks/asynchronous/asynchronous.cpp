@@ -16,6 +16,7 @@
 #include <filesystem>
 
 #include "benchmarks/common/cores.h"
+#include "benchmarks/common/evenness.h"
 #include "benchmarks/common/headline.h"
 #include "benchmarks/common/measure.h"
 #include "pipewright/app/run.h"
@@ -23,6 +24,7 @@
 #include "pipewright/base/units.h"
 #include "pipewright/catalog/catalog.h"
 #include "pipewright/config/read.h"
+#include "pipewright/memory/heap.h"
 #include "pipewright/models/gpt.h"
 #include "pipewright/nn/linear.h"
 #include "pipewright/run/folder.h"
@@ -109,15 +111,23 @@ class Side {
     strategy.micro_batches = way.micro_batches;
     strategy.schedule = way.schedule;
     strategy.threads_per_rank = 1;
-    if (way.schedule == "pipedream-2bw")
-      strategy.merge_steps = (o.ranks + way.micro_batches - 1) / way.micro_batches;
+    const int least = least_between_updates(way.schedule, o.ranks);
+    strategy.merge_steps = (least + way.micro_batches - 1) / way.micro_batches;
     strategy_ = strategy;
     trainer_ = std::make_unique<Trainer>(model_of(o), loss_of(o), sgd, strategy);
     batch_ = batch_of(o, way.micro_batches * kRowsAMicroBatch);
   }
 
-  /// Steps in a row; the first ones, which fill the pipeline, do not count.
+  /// Memory and threads.
+  void warm_up() {
+    constexpr int kSteps = 8;
+    for (int i = 0; i < kSteps; ++i) trainer_->step(batch_);
+    trainer_->drain();
+  }
+
+  /// Steps in a row; the first ones, which fill the pipeline, do not count, nor do the last.
   void run_round(int steps) {
+    const double before = bench::evenness_of_cores(strategy_.ranks);
     std::vector<StepResult> results;
     const auto keep = [&](StepResult result) {
       if (!result.pending) results.push_back(std::move(result));
@@ -134,11 +144,18 @@ class Side {
     const auto count = static_cast<double>(results.size() - results.size() / 4 - first);
     seconds_.push_back(seconds / count);
     bubbles_.push_back(1 - busy / (strategy_.ranks * seconds));
+    if (std::min(before, bench::evenness_of_cores(strategy_.ranks)) >= bench::kEven)
+      even_bubbles_.push_back(bubbles_.back());
     last_ = std::move(results[results.size() / 2]);
   }
 
   double seconds() const { return bench::median(seconds_); }
   double bubble() const { return bench::median(bubbles_); }
+  /// Of the rounds before and after which the cores were even, and how many those were.
+  std::string bubble_on_even_cores() const {
+    if (even_bubbles_.empty()) return "-";
+    return fmt::format("{:.1f} % ({})", 100 * bench::median(even_bubbles_), even_bubbles_.size());
+  }
   double samples_a_second() const { return way_.micro_batches * kRowsAMicroBatch / seconds(); }
   const Way& way() const { return way_; }
   const StepResult& last() const { return last_; }
@@ -196,6 +213,7 @@ class Side {
   Batch batch_;
   std::vector<double> seconds_;
   std::vector<double> bubbles_;
+  std::vector<double> even_bubbles_;
   std::vector<double> cores_seconds_;
   std::vector<double> cores_bubbles_;
   StepResult last_;
@@ -223,10 +241,10 @@ bench::CoreTimes core_times(const Options& o, const Side& side) {
 void measure_speed(const Options& o) {
   std::vector<std::unique_ptr<Side>> sides;
   for (const int micro_batches : {1, 2, o.ranks * 2}) {
-    for (const char* schedule : {"1f1b", "pipedream", "pipedream-2bw"})
+    for (const char* schedule : {"1f1b", "pipedream", "pipedream-2bw", "eager-pipedream-2bw"})
       sides.push_back(std::make_unique<Side>(o, Way{schedule, micro_batches}));
   }
-  for (auto& side : sides) side->run_round(8);  // warm up: memory, threads
+  for (auto& side : sides) side->warm_up();
   for (int round = 0; round < o.rounds; ++round) {
     std::optional<bench::CoreTimes> cores;
     for (auto& side : sides) {
@@ -238,18 +256,19 @@ void measure_speed(const Options& o) {
   std::printf("K = %d, %d blocks of width %d, %d rows a micro-batch, %d rounds of %d steps\n\n",
               o.ranks, o.layers, o.dim, kRowsAMicroBatch, o.rounds, o.steps);
   std::printf(
-      "| schedule | M | ms a step | samples/s | against 1f1b | bubble | predicted | cores alone | "
-      "ms over theirs | versions by rank |\n");
-  std::printf("|---|---|---|---|---|---|---|---|---|---|\n");
+      "| schedule | M | ms a step | samples/s | against 1f1b | bubble | on even cores (rounds) | "
+      "predicted | cores alone | ms over theirs | versions by rank |\n");
+  std::printf("|---|---|---|---|---|---|---|---|---|---|---|\n");
   double plain = 0;
   for (const auto& side : sides) {
     if (side->way().schedule == "1f1b") plain = side->samples_a_second();
     std::string versions;
     for (const auto count : side->last().versions) versions += fmt::format("{} ", count);
-    std::printf("| %s | %d | %.1f | %.1f | %.2f | %.1f %% | %.1f %% | %.1f %% | %.3f | %s |\n",
+    std::printf("| %s | %d | %.1f | %.1f | %.2f | %.1f %% | %s | %.1f %% | %.1f %% | %.3f | %s |\n",
                 side->way().schedule.c_str(), side->way().micro_batches, 1000 * side->seconds(),
                 side->samples_a_second(), side->samples_a_second() / plain, 100 * side->bubble(),
-                100 * side->predicted_bubble(), 100 * side->cores_bubble(),
+                side->bubble_on_even_cores().c_str(), 100 * side->predicted_bubble(),
+                100 * side->cores_bubble(),
                 side->seconds() / side->cores_seconds(),
                 versions.empty() ? "1 each" : versions.c_str());
     if (side->way().schedule != "1f1b") {
@@ -350,6 +369,7 @@ void measure_curves(const Options& o) {
 
 int main(int argc, char** argv) {
   pipewright::use_fast_blas(argv);
+  pipewright::keep_freed_memory();  // as the program does
   pipewright::Options o;
   CLI::App app("An asynchronous pipeline against 1f1b: speed, memory, learning");
   app.add_option("--ranks", o.ranks, "Ranks, a core each");

@@ -1,12 +1,11 @@
 #include "benchmarks/common/cores.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
-#include <sched.h>
 
 #include <barrier>
 #include <thread>
 
+#include "pipewright/base/cores.h"
 #include "pipewright/plan/stage_work.h"
 
 namespace pipewright::bench {
@@ -19,21 +18,6 @@ struct PositionsImpl : torch::nn::Module {
   torch::Tensor table;
 };
 TORCH_MODULE(Positions);
-
-/// The calling thread, and those it starts, to the n-th core that the process may use.
-void pin(int n) {
-  cpu_set_t usable;
-  CPU_ZERO(&usable);
-  if (sched_getaffinity(0, sizeof(usable), &usable) != 0) return;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (!CPU_ISSET(core, &usable) || n-- > 0) continue;
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(core, &one);
-    pthread_setaffinity_np(pthread_self(), sizeof(one), &one);
-    return;
-  }
-}
 
 /// By stage: the how many-th of its rank it is.
 std::vector<int> places_within_ranks(const Program& program) {
@@ -75,8 +59,9 @@ CoreTimes::CoreTimes(std::vector<Share> shares, const OptimizerFactory& optimize
     : seconds_(shares.size()) {
   std::barrier together(static_cast<std::ptrdiff_t>(shares.size()));
   std::vector<std::exception_ptr> failures(shares.size());
+  const std::vector<int> cores = usable_cores();
   const auto work = [&](std::size_t core) {
-    pin(static_cast<int>(core));
+    pin_thread(share_of_cores(cores, static_cast<int>(core), static_cast<int>(shares.size())));
     Share& share = shares[core];
     Trainer trainer(share.model, share.loss, optimizer, share.strategy);
     trainer.step(share.batch);

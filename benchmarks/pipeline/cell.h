@@ -44,6 +44,7 @@ struct Measured {
   double cores = 0;           // a step of what the cores do where nothing waits; 0: not measured
   double cores_bubble = 0;    // of that
   double slowest_core = 0;    // its time over the mean of all, there
+  double evenness = 0;        // of the cores, before and after: the lower (common/evenness.h)
 };
 
 /// Steps of a cell, after two that do not count. Processes start this program again.

@@ -14,6 +14,7 @@
 #include <CLI/CLI.hpp>
 #include <thread>
 
+#include "benchmarks/common/evenness.h"
 #include "benchmarks/common/measure.h"
 #include "benchmarks/common/processes.h"
 #include "benchmarks/pipeline/peer.h"
@@ -117,7 +118,9 @@ class Run {
         way == "processes" && !o_.process_schedules.empty() ? o_.process_schedules : o_.schedules;
     for (const std::string& schedule : schedules_of(names, ranks, micro_batches)) {
       Line line{"ours", {ranks, micro_batches, schedule, way, link_, o_.recompute}, {}};
+      const double before = evenness_of_cores(ranks);
       line.measured = measure(o_.sizes, line.cell, o_.steps);
+      line.measured.evenness = std::min(before, evenness_of_cores(ranks));
       if (o_.cores && way == "threads" && ranks > 1)
         measure_cores(o_.sizes, line.cell, o_.steps, &line.measured);
       if (o_.predict) line.measured.predicted = predicted_seconds(profile_, o_.sizes, line.cell);
@@ -139,9 +142,10 @@ class Run {
 
   /// Of several rounds the fastest one stays, ours as the peer's.
   void add(Line line) {
-    fmt::print(stderr, "{} K={} M={} {} {}: {:.1f} ms, {:.0f} page faults\n", line.who,
-               line.cell.ranks, line.cell.micro_batches, line.cell.schedule, line.cell.way,
-               1e3 * line.measured.step, line.measured.faults);
+    fmt::print(stderr, "{} K={} M={} {} {}: {:.1f} ms, {:.0f} page faults, cores {:.3f} even\n",
+               line.who, line.cell.ranks, line.cell.micro_batches, line.cell.schedule,
+               line.cell.way, 1e3 * line.measured.step, line.measured.faults,
+               line.measured.evenness);
     for (Line& other : lines_) {
       if (other.who != line.who || other.cell != line.cell) continue;
       if (line.measured.step < other.measured.step) other = std::move(line);

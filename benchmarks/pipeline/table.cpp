@@ -53,18 +53,19 @@ std::string shown(const Line* line) {
 std::string all_cells(const std::vector<Line>& lines) {
   std::string text =
       "| K | M | schedule | ranks are | ms a step | fastest | bubble | formula | of its stages | "
-      "of its times | predicted ms | error |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+      "of its times | cores even | predicted ms | error |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
   for (const Line& line : lines) {
     if (line.who != "ours") continue;
     const Measured& m = line.measured;
     text += fmt::format(
-        "| {} | {} | {} | {} | {:.1f} | {:.1f} | {:.1f} % | {} | {} | {} |\n", line.cell.ranks,
+        "| {} | {} | {} | {} | {:.1f} | {:.1f} | {:.1f} % | {} | {:.3f} | {} | {} |\n", line.cell.ranks,
         line.cell.micro_batches, line.cell.schedule, line.cell.way, 1e3 * m.step, 1e3 * m.fastest,
         100 * line.bubble(),
         line.cell.way == "threads" ? fmt::format("{:.1f} % | {:.1f} % | {:.1f} %", 100 * m.formula,
                                                  100 * m.of_stages, 100 * m.of_times)
                                    : "- | - | -",
-        m.predicted > 0 ? fmt::format("{:.1f}", 1e3 * m.predicted) : "-",
+        m.evenness, m.predicted > 0 ? fmt::format("{:.1f}", 1e3 * m.predicted) : "-",
         m.predicted > 0 ? fmt::format("{:+.1f} %", 100 * (m.predicted / m.step - 1)) : "-");
   }
   return text;
@@ -181,6 +182,7 @@ nlohmann::json to_json(const std::vector<Line>& lines) {
                    {"cores_seconds", line.measured.cores},
                    {"cores_bubble", line.measured.cores_bubble},
                    {"slowest_core", line.measured.slowest_core},
+                   {"evenness_of_cores", line.measured.evenness},
                    {"parts", line.measured.parts}});
   }
   return all;

@@ -48,6 +48,7 @@ void set_pipeline(const config::Config& config, Strategy* strategy) {
   strategy->devices = pipeline.devices;
   strategy->transport = pipeline.transport;
   strategy->threads_per_rank = static_cast<int>(pipeline.threads_per_rank);
+  strategy->pin = pipeline.pin;
   strategy->deadline_seconds = pipeline.deadline_seconds;
   strategy->life_deadline_seconds = pipeline.life_deadline_seconds;
   strategy->address = pipeline.address;

@@ -16,7 +16,7 @@ config::Known known() {
     if (info.forward_only) continue;
     known.schedules.push_back({std::string(info.name), std::string(info.summary),
                                info.default_chunks, info.least_chunks, info.most_chunks,
-                               info.asynchronous});
+                               info.asynchronous, least_between_updates(info.name, 2) - 1});
   }
   known.losses = {{"cross_entropy", "mean over targets that are not ignored"},
                   {"mean_squared_error", "mean over rows"},

@@ -139,8 +139,8 @@ void add_plan_options(CLI::App* command, PlanOptions* options) {
                       "1f1b, which is plain accumulation there)");
   command->add_flag(
       "--asynchronous", options->asynchronous,
-      "Among them pipedream and pipedream-2bw, which go on from one mini-batch to the "
-      "next: no bubble, but updates come late");
+      "Among them pipedream, pipedream-2bw and their eager- ones, which go on from one mini-batch "
+      "to the next: no bubble, but updates come late");
   command->add_flag("--offload", options->offload,
                     "What recompute keeps may go to the host's memory where that is faster, at the "
                     "profile's host_bandwidth");

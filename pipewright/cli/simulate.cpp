@@ -178,7 +178,7 @@ ScheduleSpec fitting_spec_of(const Options& options, const ScheduleInfo& info) {
   ScheduleSpec spec = spec_of(options, info);
   if (spec.chunks != 0) spec.chunks = std::clamp(spec.chunks, info.least_chunks, info.most_chunks);
   if (!info.asynchronous) spec.mini_batches = 0;
-  if (info.name != "pipedream") spec.vertical_sync = false;
+  if (!has_vertical_sync(info.name)) spec.vertical_sync = false;
   return spec;
 }
 
@@ -291,10 +291,11 @@ void add_simulate(CLI::App& program) {
                       "V: stages a rank (default 2 for zb-v and interleaved-1f1b, else 1); with "
                       "all, for those that can have it");
   command->add_option("--mini-batches", options->mini_batches,
-                      "Of pipedream and pipedream-2bw: how many, one after the other (default: "
+                      "Of asynchronous schedules: how many, one after the other (default: "
                       "enough for a steady state)");
   command->add_flag("--vertical-sync", options->vertical_sync,
-                    "Of pipedream: the version of the weights that rank 0 used on all ranks");
+                    "Of pipedream and eager-pipedream: the version of the weights that rank 0 used "
+                    "on all ranks");
   command->add_option(
       "--from-csv", options->from_csv,
       "A program of torch.distributed.pipelining instead of a schedule: checked, then simulated");

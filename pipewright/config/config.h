@@ -71,6 +71,7 @@ struct Pipeline {
   std::vector<std::string> devices = {};
   std::string transport = "threads";
   std::int64_t threads_per_rank = 0;
+  bool pin = true;
   double deadline_seconds = 300;
   double life_deadline_seconds = 30;
   std::string address = {};

@@ -23,6 +23,7 @@ struct Schedule {
   int least_chunks = 1;
   int most_chunks = 1;
   bool asynchronous = false;  // its updates are delayed
+  int update_distance = 0;    // an update needs 1 + so many x (ranks - 1) micro-batches
 };
 
 /// The names that the program at hand has. config/ knows neither models nor schedules; who calls it

@@ -267,21 +267,22 @@ class Rules {
                           "write \"all\"",
                           name));
     }
-    check_merged(name);
+    check_merged(*schedule);
   }
 
-  void check_merged(const std::string& schedule) {
+  void check_merged(const Schedule& schedule) {
     if (!sound({"pipeline.ranks", "pipeline.micro_batches", "gradient_merge.steps"})) return;
     const Pipeline& pipeline = config_.pipeline;
     const std::int64_t merged = pipeline.micro_batches * config_.gradient_merge.steps;
-    if (pipeline.schedule != "pipedream-2bw" || merged >= pipeline.ranks) return;
-    report_(
-        "pipeline.micro_batches",
-        fmt::format(
-            "{} in each of {} steps an update are fewer than ranks = {}, and schedule "
-            "= {} needs as many; write {} or more, or gradient_merge.steps",
-            pipeline.micro_batches, config_.gradient_merge.steps, pipeline.ranks, schedule,
-            (pipeline.ranks + config_.gradient_merge.steps - 1) / config_.gradient_merge.steps));
+    const std::int64_t least = 1 + schedule.update_distance * (pipeline.ranks - 1);
+    if (merged >= least) return;
+    report_("pipeline.micro_batches",
+            fmt::format(
+                "{} in each of {} steps an update are fewer than the {} that schedule = {} needs "
+                "with ranks = {}; write {} or more, or gradient_merge.steps",
+                pipeline.micro_batches, config_.gradient_merge.steps, least,
+                toml_quoted(schedule.name), pipeline.ranks,
+                (least + config_.gradient_merge.steps - 1) / config_.gradient_merge.steps));
   }
 
   const Config& config_;

@@ -1,45 +1,28 @@
 #include "pipewright/exec/workers.h"
 
-#include <pthread.h>
-#include <sched.h>
 #include <torch/torch.h>
 
-#include <algorithm>
+#include "pipewright/base/cores.h"
 
 namespace pipewright {
 namespace {
 
-/// The cores this process may use.
-std::vector<int> usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> cores;
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(core, &set)) cores.push_back(core);
-  }
-  return cores;
-}
-
-/// Pins the calling thread to its part of the cores, so that ranks do not chase each other's
-/// caches.
-void pin(int rank, int num_ranks) {
-  const std::vector<int> cores = usable_cores();
-  const auto share = cores.size() / static_cast<std::size_t>(num_ranks);
-  if (share == 0) return;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (std::size_t i = 0; i < share; ++i)
-    CPU_SET(cores[static_cast<std::size_t>(rank) * share + i], &set);
-  pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
+/// Where a rank's thread stays; none: anywhere.
+std::vector<int> cores_of(int rank, int num_ranks, int threads_per_rank) {
+  std::vector<int> cores = launched_cores();
+  if (cores.empty() && num_ranks > 1) cores = usable_cores();
+  std::vector<int> share = share_of_cores(cores, rank, num_ranks);
+  if (share.size() < static_cast<std::size_t>(threads_per_rank)) share.clear();
+  return share;
 }
 
 }  // namespace
 
-Workers::Workers(int num_ranks, int threads_per_rank) {
+Workers::Workers(int num_ranks, int threads_per_rank, bool pin) {
   for (int rank = 0; rank < num_ranks; ++rank) {
-    threads_.emplace_back([this, rank, num_ranks, threads_per_rank] {
-      if (num_ranks > 1) pin(rank, num_ranks);
+    const auto cores = pin ? cores_of(rank, num_ranks, threads_per_rank) : std::vector<int>();
+    threads_.emplace_back([this, rank, threads_per_rank, cores] {
+      pin_thread(cores);
       serve(rank, threads_per_rank);
     });
   }

@@ -66,9 +66,11 @@ class Shape {
                       carried.micro_batches, carried.backwards.size(), stages));
     }
     if (carried.micro_batches == 0) return;
-    if (carried.micro_batches < 0 || carried.micro_batches >= program_.num_stages()) {
+    // As many as schedules with a reserve have; more would take memory that no instruction asks for.
+    const int most = 2 * (program_.num_stages() - 1);
+    if (carried.micro_batches < 0 || carried.micro_batches > most) {
       refuse(fmt::format("{} micro-batches cannot be carried over {} stages; at most {} can",
-                         carried.micro_batches, stages, stages - 1));
+                         carried.micro_batches, stages, most));
     }
     if (carried.backwards.front() != 0 || carried.backwards.back() > carried.micro_batches ||
         !std::is_sorted(carried.backwards.begin(), carried.backwards.end())) {

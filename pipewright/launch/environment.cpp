@@ -2,14 +2,14 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <map>
 #include <set>
 #include <string_view>
-#include <thread>
+
+#include "pipewright/base/cores.h"
 
 namespace pipewright::launch {
 namespace {
@@ -42,12 +42,7 @@ Variables torchrun_variables(const LaunchOptions& options, const Start& start, i
 }  // namespace
 
 int default_num_threads(int local_ranks) {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  const int num_cores = sched_getaffinity(0, sizeof(cores), &cores) == 0
-                            ? CPU_COUNT(&cores)
-                            : static_cast<int>(std::thread::hardware_concurrency());
-  return std::max(1, num_cores / local_ranks);
+  return std::max(1, static_cast<int>(usable_cores().size()) / local_ranks);
 }
 
 std::vector<std::string> rank_environment(const LaunchOptions& options, const Start& start,
@@ -57,6 +52,8 @@ std::vector<std::string> rank_environment(const LaunchOptions& options, const St
     ours["CUDA_VISIBLE_DEVICES"] = fmt::format("{}", fmt::join(options.devices, ","));
   if (std::getenv("OMP_NUM_THREADS") == nullptr)
     ours["OMP_NUM_THREADS"] = std::to_string(default_num_threads(options.local_ranks));
+  const auto cores = share_of_cores(usable_cores(), local_rank, options.local_ranks);
+  ours[kCoresVariable] = fmt::format("{}", fmt::join(cores, ","));
   const std::set<std::string_view> outer = {"TORCHELASTIC_ERROR_FILE"};
   std::vector<std::string> all;
   for (char** entry = environ; *entry != nullptr; ++entry) {

@@ -8,8 +8,9 @@
 
 namespace pipewright::launch {
 
-/// The environment of a rank as NAME=value: this process's own with torchrun's variables set. Names
-/// that an outer launcher set and that would be wrong here are gone.
+/// The environment of a rank as NAME=value: this process's own with torchrun's variables set, and
+/// the rank's share of the cores. Names that an outer launcher set and that would be wrong here are
+/// gone.
 std::vector<std::string> rank_environment(const LaunchOptions& options, const Start& start,
                                           int local_rank);
 

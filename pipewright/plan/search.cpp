@@ -265,10 +265,11 @@ std::string reason(const Outcome& outcome, std::int64_t memory) {
 
 /// Why a schedule cannot run so few micro-batches; empty: it can.
 std::string reason_of_count(const ScheduleSpec& shape, int micro_batches) {
-  if (shape.name != "pipedream-2bw" || micro_batches >= shape.ranks) return "";
+  const int least = least_between_updates(shape.name, shape.ranks);
+  if (micro_batches >= least) return "";
   return fmt::format(
       "{} ranks need at least {} micro-batches between updates, and a mini-batch would have {}",
-      shape.ranks, shape.ranks, micro_batches);
+      shape.ranks, least, micro_batches);
 }
 
 }  // namespace

@@ -29,25 +29,48 @@ namespace pipewright {
 //                have: of group t (mini-batches up to an update) version t-1. Two versions are
 //                enough where every group has at least K micro-batches.
 //                Memory-Efficient Pipeline-Parallel DNN Training (ICML 2021).
+//
+// With K-1-r micro-batches a gradient comes just when its turn is, if every stage always takes the
+// same time and links take none. Whatever takes longer once is waited for by all, and the time is
+// never made up for.
+//
+// eager-         rank r is 2(K-1-r) ahead, as in eager-1f1b: what a rank waits for has come before
+//                its turn, so ranks wait only for one that is slower than they for long, and not
+//                for links whose latency is below a stage's time. 2(K-r)-1 micro-batches are held;
+//                pipedream's forwards are of older versions then, unless a mini-batch has as many;
+//                two versions stay enough, and compute the same, where every group has 2K-1.
+
+namespace {
+
+const ScheduleInfo& asynchronous_schedule(const std::string& name) {
+  const ScheduleInfo& info = find_schedule(name);
+  if (info.asynchronous) return info;
+  throw InvalidArgument("schedule",
+                        fmt::format("'{}' does not go on from one mini-batch to the next; pipedream "
+                                    "and pipedream-2bw do",
+                                    name));
+}
+
+}  // namespace
 
 ContinuingSchedule::ContinuingSchedule(ContinuingSpec spec)
-    : spec_(std::move(spec)), double_buffered_(spec_.name == "pipedream-2bw") {
-  if (!double_buffered_ && spec_.name != "pipedream") {
-    throw InvalidArgument(
-        "schedule", fmt::format("'{}' does not go on from one mini-batch to the next; pipedream "
-                                "and pipedream-2bw do",
-                                spec_.name.substr(0, 40)));
-  }
+    : spec_(std::move(spec)), info_(asynchronous_schedule(spec_.name)) {
   if (spec_.ranks < 1 || spec_.ranks > Instruction::kMaxStage) {
     throw InvalidArgument("schedule",
                           fmt::format("cannot run on {} ranks; use 1 or more", spec_.ranks));
   }
-  if (double_buffered_ && spec_.vertical_sync) {
+  if (info_.two_versions && spec_.vertical_sync) {
     throw InvalidArgument("schedule",
-                          "pipedream-2bw uses the same version on all stages as it is; leave out "
-                          "vertical sync, or use pipedream");
+                          fmt::format("{} uses the same version on all stages as it is; leave out "
+                                      "vertical sync, or use pipedream",
+                                      spec_.name));
   }
   ranks_.resize(static_cast<std::size_t>(spec_.ranks));
+}
+
+/// By how many forwards a rank is ahead of its backwards.
+std::int64_t ContinuingSchedule::ahead(std::size_t rank) const {
+  return info_.lead * static_cast<std::int64_t>(ranks_.size() - 1 - rank);
 }
 
 int ContinuingSchedule::num_carried() const { return static_cast<int>(under_way_.size()); }
@@ -56,13 +79,13 @@ ContinuingSchedule::UnderWay& ContinuingSchedule::under_way(std::int64_t micro_b
   return under_way_[static_cast<std::size_t>(micro_batch - first_)];
 }
 
-/// Of pipedream-2bw: what the micro-batches of the group that is being filled use.
+/// Of those with two versions: what the micro-batches of the group that is being filled use.
 int ContinuingSchedule::version_of_group() const {
   return std::max(num_updates_ - 1, updates_at_drain_);
 }
 
 int ContinuingSchedule::forward_version(std::size_t rank, const UnderWay& micro_batch) const {
-  if (double_buffered_) return micro_batch.same_version;
+  if (info_.two_versions) return micro_batch.same_version;
   if (spec_.vertical_sync && rank > 0) return micro_batch.versions.front();
   return ranks_[rank].newest;
 }
@@ -107,7 +130,7 @@ Program ContinuingSchedule::begin_piece() const {
 /// forward.
 int ContinuingSchedule::oldest_needed(std::size_t rank) const {
   int oldest = ranks_[rank].newest;
-  if (double_buffered_) oldest = std::min(oldest, version_of_group());
+  if (info_.two_versions) oldest = std::min(oldest, version_of_group());
   if (spec_.vertical_sync) oldest = std::min(oldest, ranks_.front().newest);
   const auto done = static_cast<std::size_t>(ranks_[rank].backwards - first_);
   for (std::size_t m = done; m < under_way_.size(); ++m) {
@@ -129,19 +152,20 @@ void ContinuingSchedule::finish_piece(Program* piece) {
 }
 
 Program ContinuingSchedule::next(int micro_batches, bool updates) {
-  if (micro_batches < 1 || micro_batches > Instruction::kMaxMicroBatch - spec_.ranks) {
+  if (micro_batches < 1 || micro_batches > Instruction::kMaxMicroBatch - ahead(0) - 1) {
     throw InvalidArgument(
         "schedule",
         fmt::format("cannot run a mini-batch of {} micro-batches; use 1 or more", micro_batches));
   }
   const std::int64_t group = merged_ + micro_batches;
-  if (double_buffered_ && updates && group < spec_.ranks) {
+  const int least = least_between_updates(spec_.name, spec_.ranks);
+  if (updates && group < least) {
     throw InvalidArgument(
         "schedule",
-        fmt::format("pipedream-2bw would update after {} micro-batches, but with {} ranks it "
+        fmt::format("{} would update after {} micro-batches, but with {} ranks it "
                     "needs at least {} between updates; use more micro-batches a mini-batch, merge "
                     "more mini-batches into an update, or use fewer ranks or pipedream",
-                    group, spec_.ranks, spec_.ranks));
+                    spec_.name, group, spec_.ranks, least));
   }
   Program piece = begin_piece();
   for (int m = 0; m < micro_batches; ++m) {
@@ -154,10 +178,9 @@ Program ContinuingSchedule::next(int micro_batches, bool updates) {
   merged_ = updates ? 0 : group;
   num_updates_ += updates ? 1 : 0;
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-    const auto ahead = static_cast<std::int64_t>(ranks_.size() - 1 - rank);
     for (std::int64_t m = begin; m < num_forwards_; ++m) {
       write_forward(rank, m, &piece);
-      if (m - ahead >= drained_at_) write_backward(rank, &piece);
+      if (m - ahead(rank) >= drained_at_) write_backward(rank, &piece);
     }
   }
   finish_piece(&piece);

@@ -7,13 +7,14 @@
 #include <vector>
 
 #include "pipewright/ir/program.h"
+#include "pipewright/schedule/schedule.h"
 
 namespace pipewright {
 
 struct ContinuingSpec {
-  std::string name;  // "pipedream" or "pipedream-2bw"
+  std::string name;  // "pipedream" or "pipedream-2bw", with "eager-" before it or without
   int ranks = 1;
-  /// Of pipedream: all stages use, for a micro-batch, the version that the first stage used.
+  /// Not of those with two versions: all stages use, for a micro-batch, the version that the first stage used.
   bool vertical_sync = false;
 };
 
@@ -22,15 +23,15 @@ struct ContinuingSpec {
 /// schedule. Compute and STEP with their versions; sends and REDUCE are added by lowering.
 class ContinuingSchedule {
  public:
-  /// Throws InvalidArgument for another name, ranks below 1, or vertical_sync of pipedream-2bw,
-  /// where all stages use the same version anyway.
+  /// Throws InvalidArgument for another name, ranks below 1, or vertical_sync of one with two
+  /// versions, where all stages use the same version anyway.
   explicit ContinuingSchedule(ContinuingSpec spec);
 
   /// The piece that a mini-batch of so many micro-batches brings: all its forwards, and the
   /// backwards whose turn it then is. `updates`: the gradients since the last update are complete
   /// with this mini-batch; else they are merged with those of the next ones. Throws InvalidArgument
-  /// for less than one micro-batch, and where pipedream-2bw would update from fewer micro-batches
-  /// than there are ranks; the schedule then is as it was.
+  /// for less than one micro-batch, and for an update from fewer micro-batches than
+  /// least_between_updates(); the schedule then is as it was.
   Program next(int micro_batches, bool updates);
 
   /// All backwards that are left: afterwards every stage has the same version, the newest, and no
@@ -39,12 +40,14 @@ class ContinuingSchedule {
 
   /// Micro-batches that the next piece will find under way.
   int num_carried() const;
+  /// The most that any piece will find under way.
+  int most_carried() const { return static_cast<int>(ahead(0)); }
 
  private:
   /// A micro-batch that stage 0 has not yet done the backward of.
   struct UnderWay {
     bool completes_update;
-    int same_version;           // pipedream-2bw: of all stages
+    int same_version;           // of those with two versions: of all stages
     std::vector<int> versions;  // by rank, those whose forward is written
   };
   struct RankState {
@@ -52,6 +55,7 @@ class ContinuingSchedule {
     int newest = 0;              // version
   };
 
+  std::int64_t ahead(std::size_t rank) const;
   UnderWay& under_way(std::int64_t micro_batch);
   int forward_version(std::size_t rank, const UnderWay& micro_batch) const;
   int oldest_needed(std::size_t rank) const;
@@ -62,7 +66,7 @@ class ContinuingSchedule {
   void finish_piece(Program* piece);
 
   ContinuingSpec spec_;
-  bool double_buffered_;
+  ScheduleInfo info_;
   std::int64_t num_forwards_ = 0;  // micro-batches since the start
   std::int64_t first_ = 0;         // the micro-batch at the front of under_way_
   std::int64_t drained_at_ = 0;    // num_forwards_ at the last drain

@@ -33,7 +33,7 @@ std::int64_t mini_batches_of(const ScheduleSpec& spec, const ScheduleInfo& info)
   constexpr std::int64_t kMicroBatchesARank = 6;
   const std::int64_t updates_every = std::max(spec.updates_every, 1);
   const std::int64_t updates =
-      ceil_divide(kMicroBatchesARank * spec.ranks, spec.micro_batches * updates_every);
+      ceil_divide(kMicroBatchesARank * info.lead * spec.ranks, spec.micro_batches * updates_every);
   return updates_every * std::max(updates, kLeastUpdates);
 }
 
@@ -120,6 +120,18 @@ const std::vector<ScheduleInfo>& all_schedules() {
       {.name = "pipedream-2bw",
        .summary = "the same with two versions of the weights: updates one late on all ranks",
        .asynchronous = true,
+       .two_versions = true,
+       .make = make_continuing},
+      {.name = "eager-pipedream",
+       .summary = "pipedream with micro-batches in reserve: waits less for links and uneven ranks",
+       .asynchronous = true,
+       .lead = 2,
+       .make = make_continuing},
+      {.name = "eager-pipedream-2bw",
+       .summary = "pipedream-2bw with micro-batches in reserve: computes the same, waits less",
+       .asynchronous = true,
+       .two_versions = true,
+       .lead = 2,
        .make = make_continuing},
       {.name = "forward-only",
        .summary = "inference",
@@ -138,13 +150,23 @@ const ScheduleInfo& find_schedule(std::string_view name) {
                                                 name.substr(0, 40), known_names()));
 }
 
+int least_between_updates(std::string_view schedule, int ranks) {
+  const ScheduleInfo& info = find_schedule(schedule);
+  return info.two_versions ? info.lead * (ranks - 1) + 1 : 1;
+}
+
+bool has_vertical_sync(std::string_view schedule) {
+  const ScheduleInfo& info = find_schedule(schedule);
+  return info.asynchronous && !info.two_versions;
+}
+
 ScheduleSpec filled_in(ScheduleSpec spec) {
   const ScheduleInfo& info = find_schedule(spec.name);
   if (spec.chunks == 0) spec.chunks = info.default_chunks;
   check_going_on(spec, info);
   if (info.asynchronous && spec.updates_every == 0 && spec.ranks > 0 && spec.micro_batches > 0) {
-    const bool merges = info.name == "pipedream-2bw";
-    spec.updates_every = merges ? static_cast<int>(ceil_divide(spec.ranks, spec.micro_batches)) : 1;
+    const int least = least_between_updates(info.name, spec.ranks);
+    spec.updates_every = static_cast<int>(ceil_divide(least, spec.micro_batches));
   }
   check_sizes(spec, info);
   spec.mini_batches = static_cast<int>(mini_batches_of(spec, info));

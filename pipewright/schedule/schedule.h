@@ -30,6 +30,8 @@ struct ScheduleInfo {
   bool splits_backward = false;  // writes I and W instead of B
   bool forward_only = false;
   bool asynchronous = false;  // goes on over mini-batches with delayed weights: see continuing.h
+  bool two_versions = false;  // of the weights, whatever the ranks; asynchronous
+  int lead = 1;  // asynchronous: rank r is lead x (K - 1 - r) forwards ahead of its backwards
   Program (*make)(const ScheduleSpec& spec) = nullptr;
 };
 
@@ -48,7 +50,15 @@ const ScheduleInfo& find_schedule(std::string_view name);
 Program make_schedule(const ScheduleSpec& spec);
 
 /// Of an asynchronous schedule, what stands for 0 in its spec: the sizes that make_schedule takes.
-/// pipedream-2bw merges as many mini-batches into an update as have a micro-batch a rank.
+/// Those with two versions merge as many mini-batches into an update as least_between_updates()
+/// asks.
 ScheduleSpec filled_in(ScheduleSpec spec);
+
+/// How many micro-batches there must be between two updates: more than one where two versions of
+/// the weights would not be enough otherwise. Throws as find_schedule().
+int least_between_updates(std::string_view schedule, int ranks);
+
+/// Whether it has ScheduleSpec::vertical_sync. Throws as find_schedule().
+bool has_vertical_sync(std::string_view schedule);
 
 }  // namespace pipewright

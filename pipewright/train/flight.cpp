@@ -5,10 +5,10 @@
 namespace pipewright {
 namespace {
 
-/// After so many pieces more a rank may hear what the others did of one: the last rank is at most
-/// ranks - 1 micro-batches behind the first.
-int pieces_until_heard(const Strategy& strategy) {
-  return 1 + (strategy.ranks - 1 + strategy.micro_batches - 1) / strategy.micro_batches;
+/// After so many pieces more a rank may hear what the others did of one: the last rank is behind the
+/// first by at most what is carried from one piece to the next.
+int pieces_until_heard(const ContinuingSchedule& schedule, int micro_batches) {
+  return 1 + (schedule.most_carried() + micro_batches - 1) / micro_batches;
 }
 
 }  // namespace
@@ -20,7 +20,7 @@ Flight::Flight(Pipeline* pipeline, const Strategy& strategy, bool one_process, R
       one_process_(one_process),
       report_(std::move(report)),
       schedule_({strategy.schedule, strategy.ranks, strategy.vertical_sync}),
-      delay_(pieces_until_heard(strategy)),
+      delay_(pieces_until_heard(schedule_, strategy.micro_batches)),
       start_(std::chrono::steady_clock::now()) {
   for (const auto& rank : pipeline_->ranks()) {
     for (const auto& stage : rank->stages())
@@ -52,11 +52,11 @@ void Flight::fail() {
   changed_.notify_all();
 }
 
-/// Numbers for its micro-batches that no other under way has: those are of at most `ranks`
-/// mini-batches.
+/// Numbers for its micro-batches that no other under way has: those carried, at worst each of a
+/// mini-batch of its own, this one, and one that other ranks may not have finished with.
 void Flight::push(StepInput input, bool updates) {
   const int carried = schedule_.num_carried();
-  input.first_number = num_pushed_ % (strategy_.ranks + 1) * strategy_.micro_batches;
+  input.first_number = num_pushed_ % (schedule_.most_carried() + 2) * strategy_.micro_batches;
   auto piece = std::make_shared<Piece>();
   piece->input = std::make_shared<const StepInput>(std::move(input));
   piece->updates = updates;

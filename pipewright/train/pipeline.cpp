@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <thread>
 
+#include "pipewright/base/cores.h"
 #include "pipewright/ir/validate.h"
 #include "pipewright/schedule/lower.h"
 #include "pipewright/schedule/schedule.h"
@@ -43,7 +43,7 @@ Program lowered(Program program, RecomputeMode recompute, bool update, bool redu
 int threads_per_rank(const Strategy& strategy, bool one_process) {
   if (strategy.threads_per_rank > 0) return strategy.threads_per_rank;
   if (!one_process) return torch::get_num_threads();
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / strategy.ranks);
+  return std::max(1, static_cast<int>(usable_cores().size()) / strategy.ranks);
 }
 
 Program make_program(const Strategy& strategy, int micro_batches) {
@@ -74,7 +74,7 @@ Pipeline::Pipeline(const SharedModel& shared, const Strategy& strategy, const Gr
       transport_(make_transport(grid, strategy, shared.layout.devices, shared.layout.placement)),
       sharing_(transport_.get(), strategy.ranks),
       memory_slots_(shared.layout.placement.size(), MemoryMeter::kOutside),
-      workers_(grid.num_here(), threads_per_rank(strategy, grid.one_process())) {
+      workers_(grid.num_here(), threads_per_rank(strategy, grid.one_process()), strategy.pin) {
   for (int i = 0; i < grid.num_here(); ++i) {
     RankOptions options;
     options.rank = grid.first_here() + i;

@@ -60,6 +60,9 @@ struct Strategy {
   bool offload = false;
   std::vector<char> offload_stages = {};
   int threads_per_rank = 0;       // 0: cores / ranks, at least 1
+  /// Each rank stays on its share of the cores: of this process's, or of those that pipewright
+  /// launch gave it (base/cores.h). Where several runs use one machine, say false.
+  bool pin = true;
   double deadline_seconds = 300;  // of every wait for another rank
   /// Of ranks that are threads: what one sends another takes as long as over a link of so many
   /// bytes a second, one link each way. To see what a slower network would do. 0: no time.

@@ -36,7 +36,7 @@ void check_strategy(const Strategy& s) {
     refuse(fmt::format("deadline_seconds = {}; use more than 0", s.deadline_seconds));
   if (find_schedule(s.schedule).forward_only)
     refuse(fmt::format("schedule '{}' trains nothing", s.schedule));
-  if (s.vertical_sync && s.schedule != "pipedream")
+  if (s.vertical_sync && !has_vertical_sync(s.schedule))
     refuse(fmt::format("vertical_sync is of schedule 'pipedream', not of '{}'", s.schedule));
   check_lanes(s);
 }

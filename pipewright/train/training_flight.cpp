@@ -38,11 +38,13 @@ void Training::check_asynchronous() const {
   const Strategy& s = strategy_;
   const auto refuse = [&](const std::string& why) { refuse_asynchronous(why); };
   const int merged = s.micro_batches * s.merge_steps;
-  if (s.schedule == "pipedream-2bw" && merged < s.ranks) {
+  const int least = least_between_updates(s.schedule, s.ranks);
+  if (merged < least) {
     refuse(fmt::format(
-        "needs at least as many micro-batches an update as ranks, and {} x {} steps are fewer than "
-        "{}; use micro_batches = {} or more, or merge_steps",
-        s.micro_batches, s.merge_steps, s.ranks, (s.ranks + s.merge_steps - 1) / s.merge_steps));
+        "needs at least {} micro-batches an update with {} ranks, and {} x {} steps are fewer; use "
+        "micro_batches = {} or more, or merge_steps",
+        least, s.ranks, s.micro_batches, s.merge_steps,
+        (least + s.merge_steps - 1) / s.merge_steps));
   }
   if (s.clip_norm > 0)
     refuse("updates each stage by itself: there is no norm over all of them; leave out clip_norm");

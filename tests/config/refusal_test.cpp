@@ -179,7 +179,7 @@ INSTANTIATE_TEST_SUITE_P(
              "9:12: pipeline.devices[0]: \"cuda:x\" is no device; write \"cpu\" or \"cuda:0\""},
         Case{"Schedule", "[pipeline]\nschedule = \"1b1f\"",
              "9:12: pipeline.schedule: there is no \"1b1f\"; write one of \"gpipe\", \"1f1b\", "
-             "\"interleaved-1f1b\", \"pipedream\", \"pipedream-2bw\""},
+             "\"interleaved-1f1b\", \"pipedream\", \"pipedream-2bw\", \"eager-pipedream\""},
         Case{"Loss", "loss = \"cross-entropy\"",
              "8:8: train.loss: there is no \"cross-entropy\"; did you mean \"cross_entropy\"?"}),
     name_of);

@@ -73,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Case{"VerticalSync", "[pipeline]\nvertical_sync = true",
              "9:17: pipeline.vertical_sync: true has no effect with pipeline.schedule = \"1f1b\"; "
-             "set pipeline.schedule = \"pipedream\" or leave it out"},
+             "set pipeline.schedule = \"pipedream\" or \"eager-pipedream\" or leave it out"},
         Case{"Clipping", "clip_norm = 0.5\n[pipeline]\nschedule = \"pipedream\"",
              "8:13: train.clip_norm: 0.5 with schedule = \"pipedream\", whose stages are updated "
              "one by one: there is no norm over all of them; write 0, or a synchronous schedule"},
@@ -86,8 +86,8 @@ INSTANTIATE_TEST_SUITE_P(
              "last micro-batch; write \"all\""},
         Case{"FewMicroBatches",
              "[pipeline]\nranks = 4\nmicro_batches = 3\nschedule = \"pipedream-2bw\"",
-             "10:17: pipeline.micro_batches: 3 in each of 1 steps an update are fewer than ranks = "
-             "4, and schedule = \"pipedream-2bw\" needs as many; write 4 or more, or "
+             "10:17: pipeline.micro_batches: 3 in each of 1 steps an update are fewer than the 4 "
+             "that schedule = \"pipedream-2bw\" needs with ranks = 4; write 4 or more, or "
              "gradient_merge.steps"}),
     name_of);
 

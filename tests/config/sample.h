@@ -34,7 +34,8 @@ inline Known sample_known() {
                      {"1f1b", "One forward, one backward.", 1, 1, 1},
                      {"interleaved-1f1b", "Several chunks a rank.", 2, 1, 64},
                      {"pipedream", "1f1b that goes on.", 1, 1, 1, true},
-                     {"pipedream-2bw", "The same with two versions.", 1, 1, 1, true}};
+                     {"pipedream-2bw", "The same with two versions.", 1, 1, 1, true, 1},
+                     {"eager-pipedream", "pipedream with a reserve.", 1, 1, 1, true}};
   known.losses = {{"cross_entropy"}, {"mean_squared_error"}};
   return known;
 }

@@ -252,6 +252,7 @@ TEST(CommentedConfig, ExplainsEachKey) {
                               "#   \"interleaved-1f1b\"  Several chunks a rank.\n"
                               "#   \"pipedream\"         1f1b that goes on.\n"
                               "#   \"pipedream-2bw\"     The same with two versions.\n"
+                              "#   \"eager-pipedream\"   pipedream with a reserve.\n"
                               "# schedule = \"1f1b\"\n"));
   EXPECT_THAT(text, HasSubstr("\n# Blocks. A whole number, 1 or more.\n# layers = 4\n"));
   EXPECT_THAT(text, HasSubstr("Only with recompute.mode = \"every\".\n# every = 1\n"));

@@ -31,7 +31,8 @@ void add_asynchronous(std::vector<Program>* programs) {
   for (const ContinuingSpec& spec : {ContinuingSpec{.name = "pipedream", .ranks = 2},
                                      {.name = "pipedream", .ranks = 3},
                                      {.name = "pipedream", .ranks = 3, .vertical_sync = true},
-                                     {.name = "pipedream-2bw", .ranks = 2}}) {
+                                     {.name = "pipedream-2bw", .ranks = 2},
+                                     {.name = "eager-pipedream", .ranks = 2}}) {
     ContinuingSchedule schedule(spec);
     for (int i = 0; i < 3; ++i) programs->push_back(schedule.next(2, true));
     programs->push_back(schedule.drain());

@@ -221,8 +221,8 @@ TEST(CarriedMicroBatches, AreNotDoneTwice) {
 TEST(CarriedMicroBatches, AreRefusedWhereTheyMakeNoSense) {
   EXPECT_THAT(verdict_with(kPiece, "carried 1 0 1", "carried 1 0"),
               HasSubstr("1 micro-batches are carried with the backwards of 1 stages"));
-  EXPECT_THAT(verdict_with(kPiece, "carried 1 0 1", "carried 2 0 1"),
-              HasSubstr("2 micro-batches cannot be carried over 2 stages; at most 1 can"));
+  EXPECT_THAT(verdict_with(kPiece, "carried 1 0 1", "carried 3 0 1"),
+              HasSubstr("3 micro-batches cannot be carried over 2 stages; at most 2 can"));
   EXPECT_THAT(verdict_with(kPiece, "carried 1 0 1", "carried 1 0 2"),
               HasSubstr("backwards 0 2 of 1 carried micro-batches"));
   EXPECT_THAT(verdict_with(kPiece, "carried 1 0 1", "carried 1 1 1"), HasSubstr("from 0 to"));

@@ -1,6 +1,7 @@
 // One machine: what ranks see, what is logged and said, how failures are told.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "pipewright/base/cores.h"
 #include "pipewright/launch/environment.h"
 #include "pipewright/launch/launch.h"
 #include "tests/launch/launcher.h"
@@ -93,6 +95,14 @@ TEST_F(SingleNode, ThreadsAreLeftAloneWhereTheyAreSet) {
 TEST_F(SingleNode, CoresAreSharedOutOverTheRanks) {
   EXPECT_GE(default_num_threads(1), 1);
   EXPECT_EQ(default_num_threads(4096), 1);
+  setenv("PIPEWRIGHT_CORES", "of an outer launcher", 1);
+  ASSERT_EQ(run({"-n", "2", "--log-dir", "logs"}, "echo $PIPEWRIGHT_CORES").status, 0);
+  unsetenv("PIPEWRIGHT_CORES");
+  for (const int rank : {0, 1}) {
+    const auto share = share_of_cores(usable_cores(), rank, 2);
+    EXPECT_EQ(text(fmt::format("logs/rank-{}.log", rank)),
+              fmt::format("{}\n", fmt::join(share, ",")));
+  }
 }
 
 TEST_F(SingleNode, EveryRankSeesAllOfTheDevices) {

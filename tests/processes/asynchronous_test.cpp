@@ -56,6 +56,8 @@ TEST_P(AsynchronousProcesses, HaveTheWeightsOfTheDefinition) {
   expect_the_bits_of_the_definition(delayed_run("pipedream", ranks, "1"));
   expect_the_bits_of_the_definition(delayed_run("pipedream", ranks, "2"));
   expect_the_bits_of_the_definition(delayed_run("pipedream-2bw", ranks, "4"));
+  expect_the_bits_of_the_definition(delayed_run("eager-pipedream", ranks, "2"));
+  expect_the_bits_of_the_definition(delayed_run("eager-pipedream-2bw", ranks, "7"));
   Arguments vertical = delayed_run("pipedream", ranks, "1");
   vertical["vertical_sync"] = "1";
   expect_the_bits_of_the_definition(vertical);

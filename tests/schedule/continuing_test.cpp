@@ -193,7 +193,7 @@ class EveryContinuing : public testing::TestWithParam<ContinuingSpec> {
         for (int merge = 1; merge <= 3; ++merge) {
           ContinuingSpec spec = GetParam();
           spec.ranks = ranks;
-          if (spec.name == "pipedream-2bw" && merge * micro_batches < ranks) continue;
+          if (merge * micro_batches < least_between_updates(spec.name, ranks)) continue;
           SCOPED_TRACE(testing::Message() << spec.name << " K=" << ranks << " M=" << micro_batches
                                           << " merge=" << merge);
           check(pieces_of(spec, micro_batches, merge, false), ranks, merge);
@@ -235,7 +235,7 @@ TEST_P(EveryContinuing, WhatIsUsedIsKeptAndBackwardsUseTheVersionOfTheirForward)
       EXPECT_EQ(player.num_under_way(rank), 0U);
       EXPECT_EQ(player.newest(rank), 3);
     }
-    if (GetParam().name != "pipedream-2bw") return;
+    if (!find_schedule(GetParam().name).two_versions) return;
     EXPECT_LE(player.most_held(), 2U);
   });
 }
@@ -243,20 +243,25 @@ TEST_P(EveryContinuing, WhatIsUsedIsKeptAndBackwardsUseTheVersionOfTheirForward)
 INSTANTIATE_TEST_SUITE_P(All, EveryContinuing,
                          testing::Values(ContinuingSpec{.name = "pipedream"},
                                          ContinuingSpec{.name = "pipedream", .vertical_sync = true},
-                                         ContinuingSpec{.name = "pipedream-2bw"}),
+                                         ContinuingSpec{.name = "pipedream-2bw"},
+                                         ContinuingSpec{.name = "eager-pipedream"},
+                                         ContinuingSpec{.name = "eager-pipedream",
+                                                        .vertical_sync = true},
+                                         ContinuingSpec{.name = "eager-pipedream-2bw"}),
                          [](const auto& test) {
-                           if (test.param.vertical_sync) return std::string("pipedream_in_sync");
-                           return test.param.name == "pipedream" ? std::string("pipedream")
-                                                                 : std::string("pipedream_2bw");
+                           std::string name = test.param.name;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name + (test.param.vertical_sync ? "_in_sync" : "");
                          });
 
 /// A rank's list of a whole run by formulas: so many mini-batches of M, an update after `every`.
 std::vector<std::pair<Instruction, int>> list_by_formula(const ScheduleSpec& spec, int rank) {
-  const int behind = spec.ranks - 1 - rank;
+  const int each = spec.name.starts_with("eager-") ? 2 : 1;
+  const int behind = each * (spec.ranks - 1 - rank);
   const int group = spec.micro_batches * spec.updates_every;
   const auto version = [&](int m) {
-    if (spec.name == "pipedream-2bw") return std::max(0, m / group - 1);
-    return std::max(0, m - (spec.vertical_sync ? spec.ranks - 1 : behind)) / group;
+    if (spec.name.ends_with("pipedream-2bw")) return std::max(0, m / group - 1);
+    return std::max(0, m - (spec.vertical_sync ? each * (spec.ranks - 1) : behind)) / group;
   };
   std::vector<std::pair<Instruction, int>> list;
   const int count = spec.micro_batches * spec.mini_batches;
@@ -284,7 +289,7 @@ TEST_P(EveryContinuing, TheClosedProgramIsThatOfTheFormulasAndOfThePieces) {
                             .mini_batches = mini_batches,
                             .updates_every = updates_every,
                             .vertical_sync = GetParam().vertical_sync};
-          if (spec.name == "pipedream-2bw" && updates_every * micro_batches < ranks) {
+          if (updates_every * micro_batches < least_between_updates(spec.name, ranks)) {
             spec.updates_every = 0;
           }
           SCOPED_TRACE(testing::Message() << spec.name << " K=" << ranks << " M=" << micro_batches
@@ -318,6 +323,10 @@ TEST(Continuing, TheDefaultIsLongEnoughForASteadyState) {
   EXPECT_EQ(sizes({.name = "pipedream", .ranks = 4, .micro_batches = 1}), (std::pair{24, 1}));
   EXPECT_EQ(sizes({.name = "pipedream-2bw", .ranks = 4, .micro_batches = 1}), (std::pair{24, 4}));
   EXPECT_EQ(sizes({.name = "pipedream-2bw", .ranks = 4, .micro_batches = 3}), (std::pair{8, 2}));
+  EXPECT_EQ(sizes({.name = "eager-pipedream", .ranks = 4, .micro_batches = 1}),
+            (std::pair{48, 1}));
+  EXPECT_EQ(sizes({.name = "eager-pipedream-2bw", .ranks = 4, .micro_batches = 3}),
+            (std::pair{18, 3}));
   EXPECT_EQ(sizes({.name = "1f1b", .ranks = 4, .micro_batches = 3}), (std::pair{1, 0}));
 }
 
@@ -352,6 +361,44 @@ TEST(Continuing, TwoBufferedWeightsNeedAMicroBatchARankAnUpdate) {
                         "needs at least 4 between updates"));
   EXPECT_EQ(schedule.num_carried(), 2);  // as it was
   EXPECT_NO_THROW(validate(schedule.next(2, true)));
+  ContinuingSchedule eager({.name = "eager-pipedream-2bw", .ranks = 4});
+  EXPECT_THAT(refusal_of([&] { eager.next(6, true); }),
+              HasSubstr("eager-pipedream-2bw would update after 6 micro-batches, but with 4 ranks "
+                        "it needs at least 7 between updates"));
+}
+
+/// What is in reserve changes when something runs, not with what: a pipedream-2bw of as many
+/// micro-batches an update uses the same versions.
+TEST(Continuing, TwoBufferedWeightsWithAReserveComputeTheSame) {
+  for (int ranks = 1; ranks <= 6; ++ranks) {
+    ScheduleSpec spec{.name = "eager-pipedream-2bw", .ranks = ranks, .micro_batches = 2 * ranks - 1};
+    spec.mini_batches = 6;
+    const Program eager = make_schedule(spec);
+    spec.name = "pipedream-2bw";
+    const Program plain = make_schedule(spec);
+    const auto used = [](const Program& program, std::size_t rank) {
+      std::map<std::string, int> versions;
+      for (std::size_t i = 0; i < program.ranks[rank].size(); ++i) {
+        if (program.ranks[rank][i].kind() == Kind::kStep) continue;
+        versions[to_text(program.ranks[rank][i])] = program.versions[rank][i];
+      }
+      return versions;
+    };
+    for (std::size_t rank = 0; rank < eager.ranks.size(); ++rank)
+      EXPECT_EQ(used(eager, rank), used(plain, rank)) << "K=" << ranks << " rank " << rank;
+  }
+}
+
+TEST(Continuing, AReserveIsOneMicroBatchMoreForEveryRankBehind) {
+  ContinuingSchedule schedule({.name = "eager-pipedream", .ranks = 2});
+  std::vector<Program> pieces;
+  for (int i = 0; i < 4; ++i) pieces.push_back(schedule.next(1, true));
+  pieces.push_back(schedule.drain());
+  const Program whole = join_pieces(pieces);
+  EXPECT_EQ(text_of(whole, 0),
+            "0F0@0 0F1@0 0F2@0 0B0@0 0STEP@1 0F3@1 0B1@0 0STEP@2 0B2@0 0STEP@3 0B3@1 0STEP@4");
+  EXPECT_EQ(text_of(whole, 1),
+            "1F0@0 1B0@0 1STEP@1 1F1@1 1B1@1 1STEP@2 1F2@2 1B2@2 1STEP@3 1F3@3 1B3@3 1STEP@4");
 }
 
 TEST(Continuing, ScheduleSpecsAreRefusedInClearWords) {

@@ -192,7 +192,8 @@ TEST(Schedules, RefuseSizesInOneClearLine) {
   EXPECT_THAT(
       refusal({.name = "2f2b"}),
       HasSubstr("'2f2b' is no schedule; there are gpipe, 1f1b, eager-1f1b, interleaved-1f1b, "
-                "zb-h1, zb-h2, zb-v, pipedream, pipedream-2bw, forward-only"));
+                "zb-h1, zb-h2, zb-v, pipedream, pipedream-2bw, eager-pipedream, "
+                "eager-pipedream-2bw, forward-only"));
   EXPECT_THAT(refusal({.name = "1f1b", .ranks = 0}),
               HasSubstr("cannot run on 0 ranks; use --ranks 1 or more"));
   EXPECT_THAT(refusal({.name = "1f1b", .micro_batches = -2}),

@@ -38,8 +38,12 @@ void sweep(ScheduleSpec spec, Check check) {
   }
 }
 
-const ScheduleSpec kAll[] = {
-    {.name = "pipedream"}, {.name = "pipedream", .vertical_sync = true}, {.name = "pipedream-2bw"}};
+const ScheduleSpec kAll[] = {{.name = "pipedream"},
+                             {.name = "pipedream", .vertical_sync = true},
+                             {.name = "pipedream-2bw"},
+                             {.name = "eager-pipedream"},
+                             {.name = "eager-pipedream", .vertical_sync = true},
+                             {.name = "eager-pipedream-2bw"}};
 
 TEST(Asynchronous, EqualStagesHaveNoBubbleInTheSteadyState) {
   for (const ScheduleSpec& each : kAll) {
@@ -83,22 +87,45 @@ TEST(Asynchronous, TheHeaviestStageSetsThePace) {
   }
 }
 
-/// Between F and B of a micro-batch, rank r does as many backwards as there are ranks after it.
+/// Between F and B of a micro-batch, rank r does as many backwards as there are ranks after it; with
+/// a reserve, twice as many.
 TEST(Asynchronous, PipedreamHoldsAVersionForEachUpdateOfAMicroBatchsWay) {
-  sweep({.name = "pipedream"}, [](const ScheduleSpec& spec, const Program& program) {
-    const Simulation sim = simulate(program, equal_stages(spec.ranks));
-    for (int rank = 0; rank < spec.ranks; ++rank) {
-      const auto r = static_cast<std::size_t>(rank);
-      const int behind = spec.ranks - 1 - rank;
-      const int late = ceil_divide(behind, spec.micro_batches);
-      EXPECT_EQ(sim.asynchronous->delay[r], late);
-      EXPECT_EQ(sim.asynchronous->versions[r], late + 1);
-      EXPECT_EQ(sim.asynchronous->version_bytes[r], 1024 * late);
-      EXPECT_EQ(sim.peak_in_flight[r], behind + 1);
-      if (spec.micro_batches > 1) continue;
-      EXPECT_EQ(sim.asynchronous->versions[r], spec.ranks - rank);
+  for (const auto& [name, each] : {std::pair("pipedream", 1), {"eager-pipedream", 2}}) {
+    sweep({.name = name}, [each = each](const ScheduleSpec& spec, const Program& program) {
+      const Simulation sim = simulate(program, equal_stages(spec.ranks));
+      for (int rank = 0; rank < spec.ranks; ++rank) {
+        const auto r = static_cast<std::size_t>(rank);
+        const int behind = each * (spec.ranks - 1 - rank);
+        const int late = ceil_divide(behind, spec.micro_batches);
+        EXPECT_EQ(sim.asynchronous->delay[r], late);
+        EXPECT_EQ(sim.asynchronous->versions[r], late + 1);
+        EXPECT_EQ(sim.asynchronous->version_bytes[r], 1024 * late);
+        EXPECT_EQ(sim.peak_in_flight[r], behind + 1);
+      }
+    });
+  }
+}
+
+/// A message comes while what is in reserve runs: no bubble up to a latency of half a micro-batch's
+/// time on a stage each way, where without a reserve any latency is waited for.
+TEST(Asynchronous, AReserveHidesTheLatencyOfLinks) {
+  for (const char* name : {"pipedream", "pipedream-2bw"}) {
+    for (int ranks = 2; ranks <= 8; ++ranks) {
+      ScheduleSpec spec{.name = name, .ranks = ranks, .micro_batches = 2 * ranks};
+      StepCosts costs = equal_stages(ranks);
+      costs.link.latency = 0.5;
+      const auto bubble = [&] {
+        const Simulation sim = simulate(lower_sends(make_schedule(spec)), costs);
+        EXPECT_TRUE(sim.asynchronous->is_steady);
+        return sim.asynchronous->steady.bubble_fraction();
+      };
+      EXPECT_GT(bubble(), 0.05) << name << " K=" << ranks;
+      spec.name = std::string("eager-") + name;
+      EXPECT_NEAR(bubble(), 0, 1e-12) << name << " K=" << ranks;
+      costs.link.latency = 3.5 / 2;
+      EXPECT_NEAR(bubble(), 0, 1e-12) << name << " K=" << ranks;
     }
-  });
+  }
 }
 
 TEST(Asynchronous, VerticalSyncHoldsAsManyOnAllRanksAsOnTheFirst) {
@@ -113,13 +140,15 @@ TEST(Asynchronous, VerticalSyncHoldsAsManyOnAllRanksAsOnTheFirst) {
 }
 
 TEST(Asynchronous, TwoBufferedWeightsAreTwoAndOneUpdateLate) {
-  sweep({.name = "pipedream-2bw"}, [](const ScheduleSpec& spec, const Program& program) {
-    const Simulation sim = simulate(program, equal_stages(spec.ranks));
-    const auto ranks = static_cast<std::size_t>(spec.ranks);
-    EXPECT_EQ(sim.asynchronous->delay, std::vector<int>(ranks, 1));
-    EXPECT_EQ(sim.asynchronous->versions, std::vector<int>(ranks, 2));
-    EXPECT_EQ(sim.asynchronous->version_bytes, std::vector<double>(ranks, 1024));
-  });
+  for (const char* name : {"pipedream-2bw", "eager-pipedream-2bw"}) {
+    sweep({.name = name}, [](const ScheduleSpec& spec, const Program& program) {
+      const Simulation sim = simulate(program, equal_stages(spec.ranks));
+      const auto ranks = static_cast<std::size_t>(spec.ranks);
+      EXPECT_EQ(sim.asynchronous->delay, std::vector<int>(ranks, 1));
+      EXPECT_EQ(sim.asynchronous->versions, std::vector<int>(ranks, 2));
+      EXPECT_EQ(sim.asynchronous->version_bytes, std::vector<double>(ranks, 1024));
+    });
+  }
 }
 
 TEST(Asynchronous, VersionsCountInThePeak) {

@@ -68,15 +68,19 @@ std::vector<Case> cases() {
     for (const int micro_batches : {1, 2, 4, 5}) {
       all.push_back({"pipedream", ranks, micro_batches});
       if (micro_batches >= ranks) all.push_back({"pipedream-2bw", ranks, micro_batches});
+      all.push_back({"eager-pipedream", ranks, micro_batches});
     }
+    all.push_back({"eager-pipedream-2bw", ranks, 2 * ranks - 1});
   }
   for (const int ranks : {2, 3, 4}) {
     all.push_back({"pipedream", ranks, 1, "_vertical"});
     all.push_back({"pipedream", ranks, 2, "_vertical"});
+    all.push_back({"eager-pipedream", ranks, 2, "_vertical"});
     for (const char* what : {"_merged", "_recomputed", "_blocks", "_drained", "_adam", "_features",
                              "_skips", "_bf16"}) {
       all.push_back({"pipedream", ranks, 2, what});
       all.push_back({"pipedream-2bw", ranks, 4, what});
+      all.push_back({"eager-pipedream-2bw", ranks, 7, what});
     }
   }
   return all;
@@ -191,16 +195,17 @@ TEST(AsynchronousTraining, GoesOnAfterAFailure) {
 }
 
 TEST(AsynchronousTraining, HoldsAsManyVersionsAsTheSimulatorSays) {
-  for (const char* schedule : {"pipedream", "pipedream-2bw"}) {
+  constexpr int kSteps = 24;  // of which the last results come late
+  for (const char* schedule : {"pipedream", "pipedream-2bw", "eager-pipedream", "eager-pipedream-2bw"}) {
     for (const int ranks : {1, 2, 3, 4}) {
       for (const int micro_batches : {1, 2, 4, 6}) {
-        if (schedule == std::string("pipedream-2bw") && micro_batches < ranks) continue;
-        Course run(strategy_of(ranks, micro_batches, schedule));
+        if (micro_batches < least_between_updates(schedule, ranks)) continue;
+        Course run(strategy_of(ranks, micro_batches, schedule), kSteps);
         run.trainer.drain();
         StepCosts costs;
         costs.stages.resize(static_cast<std::size_t>(ranks));
         const auto program = make_schedule(
-            {.name = schedule, .ranks = ranks, .micro_batches = micro_batches, .mini_batches = 12});
+            {.name = schedule, .ranks = ranks, .micro_batches = micro_batches, .mini_batches = kSteps});
         const auto held = simulate(program, costs).asynchronous->versions;
         EXPECT_THAT(run.results.back().versions, testing::ElementsAreArray(held))
             << schedule << " K=" << ranks << " M=" << micro_batches;
@@ -257,8 +262,10 @@ TEST(AsynchronousTraining, RefusesWhatNeedsAllRanksAtOnce) {
   EXPECT_EQ(refusal_of(strategy), "accepted");
   EXPECT_EQ(refusal_of(strategy_of(1, 4, "pipedream"), {.tied = true}), "accepted");
   EXPECT_THAT(refusal_of(strategy_of(4, 3, "pipedream-2bw")),
-              HasSubstr("needs at least as many micro-batches an update as ranks, and 3 x 1 steps "
-                        "are fewer than 4; use micro_batches = 4 or more"));
+              HasSubstr("needs at least 4 micro-batches an update with 4 ranks, and 3 x 1 steps are "
+                        "fewer; use micro_batches = 4 or more"));
+  EXPECT_THAT(refusal_of(strategy_of(4, 6, "eager-pipedream-2bw")),
+              HasSubstr("needs at least 7 micro-batches an update with 4 ranks"));
   strategy = strategy_of(4, 2, "pipedream-2bw");
   strategy.merge_steps = 2;
   EXPECT_EQ(refusal_of(strategy), "accepted");

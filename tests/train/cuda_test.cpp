@@ -9,7 +9,7 @@
 #include "pipewright/optim/adam.h"
 #include "pipewright/schedule/schedule.h"
 #include "tests/refusal.h"
-#include "tests/train/test_models.h"
+#include "tests/train/delayed_reference.h"
 
 namespace pipewright {
 namespace {
@@ -94,6 +94,30 @@ INSTANTIATE_TEST_SUITE_P(All, CudaSchedules,
                          testing::Values("gpipe", "1f1b", "eager-1f1b", "interleaved-1f1b", "zb-h1",
                                          "zb-h2", "zb-v"),
                          name_of_schedule<testing::TestParamInfo<std::string>>);
+
+/// By definition on the CPU, by the pipeline on the GPU: in 64 bits the same but for rounding.
+TEST_F(Cuda, DelayedWeightsAreThoseOfTheDefinition) {
+  for (const auto& [schedule, micro_batches] :
+       {std::pair("pipedream", 1), {"pipedream", 2}, {"pipedream-2bw", 4}, {"eager-pipedream-2bw", 5}}) {
+    for (const auto recompute : {RecomputeMode::kNone, RecomputeMode::kAll}) {
+      SCOPED_TRACE(fmt::format("{} M={} recompute={}", schedule, micro_batches,
+                               static_cast<int>(recompute)));
+      Delayed delayed;
+      delayed.optimizer = adam();
+      delayed.drain_every = 7;
+      delayed.strategy = strategy_of(3, micro_batches, schedule);
+      delayed.strategy.recompute = recompute;
+      const State expected = train_by_definition(delayed, {});
+      delayed.strategy.devices = {"cuda:0"};
+      const State actual = train_over_pipeline(delayed, {});
+      ASSERT_EQ(actual.size(), expected.size());
+      for (const auto& [name, tensor] : expected) {
+        const auto difference = (actual.at(name).cpu() - tensor).abs().max().item<double>();
+        EXPECT_LE(difference, 1e-9 * tensor.abs().max().item<double>()) << name;
+      }
+    }
+  }
+}
 
 TEST_F(Cuda, AnEmbeddingOnTheCpuFeedsStagesOnTheGpu) {
   const auto make = [](bool guarded) {

@@ -61,17 +61,18 @@ class ByDefinition {
 
   /// Which version of its weights a stage uses for the micro-batch `g` since the last drain.
   int version(std::size_t stage, int g) const {
-    const int ranks = delayed_.strategy.ranks;
-    if (delayed_.strategy.schedule == "pipedream-2bw") {
+    const std::string& schedule = delayed_.strategy.schedule;
+    if (schedule.ends_with("pipedream-2bw")) {
       const auto before = std::count_if(last_of_update_.begin(), last_of_update_.end(),
                                         [&](int last) { return last < g; });
       return first_update_ + std::max(static_cast<int>(before) - 1, 0);
     }
     // A stage runs the backward of a micro-batch when it has run as many forwards more as there are
-    // stages behind it.
+    // stages behind it; with a reserve, twice as many.
     const int s = delayed_.strategy.vertical_sync ? 0 : static_cast<int>(stage);
+    const int ahead = (schedule.starts_with("eager-") ? 2 : 1) * (delayed_.strategy.ranks - 1 - s);
     const auto done = std::count_if(last_of_update_.begin(), last_of_update_.end(),
-                                    [&](int last) { return last + (ranks - 1 - s) < g; });
+                                    [&](int last) { return last + ahead < g; });
     return first_update_ + static_cast<int>(done);
   }
 

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
+#include "pipewright/base/cores.h"
 #include "pipewright/base/error.h"
 #include "tests/refusal.h"
 #include "tests/train/test_models.h"
@@ -74,6 +77,42 @@ TEST(Options, CallbacksComeAfterEveryStepInOrder) {
   trainer.step(make_batch(8, 0, {}));
   trainer.evaluate(make_batch(8, 0, {}));
   EXPECT_THAT(calls, ElementsAre("first", "second"));
+}
+
+/// The cores that each rank of a pipeline may use, as its first layer sees them.
+std::vector<std::vector<int>> cores_by_rank(int ranks, bool pin, int threads_per_rank = 1) {
+  std::vector<std::vector<int>> seen(static_cast<std::size_t>(ranks));
+  Sequence model;
+  for (std::vector<int>& cores : seen) {
+    const auto number = fmt::format("{}", &cores - seen.data());
+    model.add("look" + number, [&cores](const torch::Tensor& x) {
+      cores = usable_cores();
+      return x;
+    });
+    model.add("linear" + number, torch::nn::Linear(2, 2));
+  }
+  Strategy strategy = strategy_of(ranks, 1);
+  strategy.sizes.assign(static_cast<std::size_t>(ranks), 2);
+  strategy.pin = pin;
+  strategy.threads_per_rank = threads_per_rank;
+  Trainer trainer(model, mean_squared_error(), sgd(), strategy);
+  trainer.step({.inputs = {torch::ones({1, 2})}, .targets = {torch::ones({1, 2})}});
+  return seen;
+}
+
+TEST(Options, RanksStayOnTheirShareOfTheCores) {
+  const auto all = usable_cores();
+  EXPECT_THAT(cores_by_rank(2, false), ElementsAre(all, all));
+  const int too_many = static_cast<int>(all.size()) + 1;
+  EXPECT_THAT(cores_by_rank(2, true, too_many), ElementsAre(all, all));
+  if (all.size() < 2) GTEST_SKIP() << "one core";
+  EXPECT_THAT(cores_by_rank(2, true),
+              ElementsAre(share_of_cores(all, 0, 2), share_of_cores(all, 1, 2)));
+  EXPECT_THAT(cores_by_rank(1, true), ElementsAre(all));
+  setenv(kCoresVariable, fmt::format("{}", all.back()).c_str(), 1);  // as of a launched process
+  EXPECT_THAT(cores_by_rank(1, true), ElementsAre(std::vector{all.back()}));
+  EXPECT_THAT(cores_by_rank(1, false), ElementsAre(all));
+  unsetenv(kCoresVariable);
 }
 
 /// log of what is negative: not a number, in the forward.
