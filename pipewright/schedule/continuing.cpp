@@ -159,7 +159,8 @@ Program ContinuingSchedule::next(int micro_batches, bool updates) {
   }
   const std::int64_t group = merged_ + micro_batches;
   const int least = least_between_updates(spec_.name, spec_.ranks);
-  if (updates && group < least) {
+  const bool first = num_updates_ == updates_at_drain_;  // the rest of it may be from before
+  if (updates && group < least && !first) {
     throw InvalidArgument(
         "schedule",
         fmt::format("{} would update after {} micro-batches, but with {} ranks it "

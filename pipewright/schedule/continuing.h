@@ -31,7 +31,7 @@ class ContinuingSchedule {
   /// backwards whose turn it then is. `updates`: the gradients since the last update are complete
   /// with this mini-batch; else they are merged with those of the next ones. Throws InvalidArgument
   /// for less than one micro-batch, and for an update from fewer micro-batches than
-  /// least_between_updates(); the schedule then is as it was.
+  /// least_between_updates() since the one before; the schedule then is as it was.
   Program next(int micro_batches, bool updates);
 
   /// All backwards that are left: afterwards every stage has the same version, the newest, and no

@@ -173,7 +173,7 @@ class Player {
 class EveryContinuing : public testing::TestWithParam<ContinuingSpec> {
  protected:
   /// Pieces of mini-batches of M and M + 1 in turn, of which `merge` make an update; a drain in the
-  /// middle where `drains`.
+  /// middle where `drains`, after the first mini-batch of an update if that has several.
   static std::vector<Program> pieces_of(const ContinuingSpec& spec, int micro_batches, int merge,
                                         bool drains) {
     ContinuingSchedule schedule(spec);
@@ -355,13 +355,15 @@ TEST(Continuing, RefusesInClearWords) {
 
 TEST(Continuing, TwoBufferedWeightsNeedAMicroBatchARankAnUpdate) {
   ContinuingSchedule schedule({.name = "pipedream-2bw", .ranks = 4});
+  schedule.next(1, true);  // the first since the pipeline was empty: no update is behind it
   schedule.next(2, false);
   EXPECT_THAT(refusal_of([&] { schedule.next(1, true); }),
               HasSubstr("pipedream-2bw would update after 3 micro-batches, but with 4 ranks it "
                         "needs at least 4 between updates"));
-  EXPECT_EQ(schedule.num_carried(), 2);  // as it was
+  EXPECT_EQ(schedule.num_carried(), 3);  // as it was
   EXPECT_NO_THROW(validate(schedule.next(2, true)));
   ContinuingSchedule eager({.name = "eager-pipedream-2bw", .ranks = 4});
+  eager.next(1, true);
   EXPECT_THAT(refusal_of([&] { eager.next(6, true); }),
               HasSubstr("eager-pipedream-2bw would update after 6 micro-batches, but with 4 ranks "
                         "it needs at least 7 between updates"));

@@ -53,6 +53,10 @@ TEST_P(Asynchronous, WeightsAreThoseOfTheDefinition) {
   if (GetParam().what == "_recomputed") delayed.strategy.recompute = RecomputeMode::kAll;
   if (GetParam().what == "_blocks") delayed.strategy.recompute = RecomputeMode::kEvery;
   if (GetParam().what == "_drained") delayed.drain_every = 7;
+  if (GetParam().what == "_drained_between_updates") {
+    delayed.strategy.merge_steps = 3;
+    delayed.drain_every = 7;
+  }
   if (GetParam().what == "_adam") delayed.optimizer = adam();
   if (GetParam().what == "_bf16") delayed.strategy.precision = Precision::kBf16;
   Features features;
@@ -76,8 +80,8 @@ std::vector<Case> cases() {
     all.push_back({"pipedream", ranks, 1, "_vertical"});
     all.push_back({"pipedream", ranks, 2, "_vertical"});
     all.push_back({"eager-pipedream", ranks, 2, "_vertical"});
-    for (const char* what : {"_merged", "_recomputed", "_blocks", "_drained", "_adam", "_features",
-                             "_skips", "_bf16"}) {
+    for (const char* what : {"_merged", "_recomputed", "_blocks", "_drained",
+                             "_drained_between_updates", "_adam", "_features", "_skips", "_bf16"}) {
       all.push_back({"pipedream", ranks, 2, what});
       all.push_back({"pipedream-2bw", ranks, 4, what});
       all.push_back({"eager-pipedream-2bw", ranks, 7, what});
