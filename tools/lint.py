@@ -48,6 +48,14 @@ def twice(file):
     return "".join(f"{file}: error: {h} is included twice\n" for h in sorted(set(headers)) if headers.count(h) > 1)
 
 
+def compiled_by(entry):
+    """The files that one command of a build compiles: those that CMake joined (cmake/join.cmake), or one."""
+    file = Path(entry["file"])
+    if file.suffix != ".cxx" or "Unity" not in file.parts:
+        return [file]
+    return [Path(name) for name in INCLUDE.findall(file.read_text(encoding="utf-8"))]
+
+
 class Group:
     """Files that are joined into one, in a folder of its own where their rules count."""
 
@@ -122,7 +130,7 @@ class Linter:
         text = (build / "compile_commands.json").read_text(encoding="utf-8")
         # clang cannot read a header that g++ precompiled.
         text = re.sub(r" -Winvalid-pch| -include \S*cmake_pch\.hxx", "", text)
-        self.commands = {Path(entry["file"]): entry["command"] for entry in json.loads(text)}
+        self.commands = {file: entry["command"] for entry in json.loads(text) for file in compiled_by(entry)}
 
     def flags(self, file):
         """How the file is compiled."""

@@ -125,8 +125,12 @@ class Side {
     trainer_->drain();
   }
 
-  /// Steps in a row; the first ones, which fill the pipeline, do not count, nor do the last.
-  void run_round(int steps) {
+  /// Steps in a row, as many as it takes to fill the pipeline several times; the first quarter, in
+  /// which it fills, does not count, nor does the last.
+  void run_round(int least) {
+    constexpr int kFills = 16;
+    const bool fills = find_schedule(way_.schedule).asynchronous;
+    const int steps = std::max(least, fills ? kFills * strategy_.ranks / way_.micro_batches : 0);
     const double before = bench::evenness_of_cores(strategy_.ranks);
     std::vector<StepResult> results;
     const auto keep = [&](StepResult result) {
@@ -268,8 +272,7 @@ void measure_speed(const Options& o) {
                 side->way().schedule.c_str(), side->way().micro_batches, 1000 * side->seconds(),
                 side->samples_a_second(), side->samples_a_second() / plain, 100 * side->bubble(),
                 side->bubble_on_even_cores().c_str(), 100 * side->predicted_bubble(),
-                100 * side->cores_bubble(),
-                side->seconds() / side->cores_seconds(),
+                100 * side->cores_bubble(), side->seconds() / side->cores_seconds(),
                 versions.empty() ? "1 each" : versions.c_str());
     if (side->way().schedule != "1f1b") {
       bench::add(

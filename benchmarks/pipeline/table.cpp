@@ -59,9 +59,9 @@ std::string all_cells(const std::vector<Line>& lines) {
     if (line.who != "ours") continue;
     const Measured& m = line.measured;
     text += fmt::format(
-        "| {} | {} | {} | {} | {:.1f} | {:.1f} | {:.1f} % | {} | {:.3f} | {} | {} |\n", line.cell.ranks,
-        line.cell.micro_batches, line.cell.schedule, line.cell.way, 1e3 * m.step, 1e3 * m.fastest,
-        100 * line.bubble(),
+        "| {} | {} | {} | {} | {:.1f} | {:.1f} | {:.1f} % | {} | {:.3f} | {} | {} |\n",
+        line.cell.ranks, line.cell.micro_batches, line.cell.schedule, line.cell.way, 1e3 * m.step,
+        1e3 * m.fastest, 100 * line.bubble(),
         line.cell.way == "threads" ? fmt::format("{:.1f} % | {:.1f} % | {:.1f} %", 100 * m.formula,
                                                  100 * m.of_stages, 100 * m.of_times)
                                    : "- | - | -",

@@ -77,12 +77,12 @@ void print_plans(const PlanSearch& found, std::size_t top) {
   for (std::size_t i = 0; i < shown; ++i)
     width = std::max(width, peaks_text(found.plans[i]).size());
   const bool delays = any_delay({found.plans.data(), shown});
-  fmt::print("{:<17}{:>7}{:>14}{:>6}{:>11}{:>11}{:>8}{}  {:<{}}  {}\n", "schedule", "chunks",
+  fmt::print("{:<19}{:>7}{:>14}{:>6}{:>11}{:>11}{:>8}{}  {:<{}}  {}\n", "schedule", "chunks",
              "micro-batches", "size", "recompute", "step", "bubble",
              delays ? fmt::format("{:>7}", "delay") : "", "peak by rank", width, "layers by stage");
   for (std::size_t i = 0; i < shown; ++i) {
     const Plan& plan = found.plans[i];
-    fmt::print("{:<17}{:>7}{:>14}{:>6}{:>11}{:>11}{:>7.1f}%{}  {:<{}}  {}\n", plan.schedule,
+    fmt::print("{:<19}{:>7}{:>14}{:>6}{:>11}{:>11}{:>7.1f}%{}  {:<{}}  {}\n", plan.schedule,
                plan.chunks, plan.micro_batches, plan.micro_batch_size, plan.recompute(),
                format_seconds(plan.step_seconds), 100 * plan.bubble_fraction,
                delays ? fmt::format("{:>7}", plan.delay) : "", peaks_text(plan), width,

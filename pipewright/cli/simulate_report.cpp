@@ -112,7 +112,7 @@ std::string delay_words(const SimulatedSchedule& schedule) {
 
 void print_row(const SimulatedSchedule& schedule, bool bytes, bool versions) {
   const Simulation& sim = schedule.simulation;
-  fmt::print("{:<18}{:>7}{:>12}{:>8.1f}%{:>10}{:>15}", schedule.program.schedule,
+  fmt::print("{:<19}{:>7}{:>12}{:>8.1f}%{:>10}{:>15}", schedule.program.schedule,
              schedule.program.num_chunks(), time_text(sim.timeline, schedule.step_time()),
              100 * schedule.bubble_fraction(), time_text(sim.timeline, most(schedule.rank_spans())),
              format_number(most(sim.peak_in_flight)));
@@ -128,7 +128,7 @@ void print_table(const std::vector<SimulatedSchedule>& schedules) {
                                  [](const auto& s) { return most(s.simulation.peak_bytes) > 0; });
   const bool versions = std::any_of(schedules.begin(), schedules.end(),
                                     [](const auto& s) { return s.asynchronous(); });
-  fmt::print("{:<18}{:>7}{:>12}{:>9}{:>10}{:>15}{}{}\n", "schedule", "chunks", "step time",
+  fmt::print("{:<19}{:>7}{:>12}{:>9}{:>10}{:>15}{}{}\n", "schedule", "chunks", "step time",
              "bubble", "rank span", "most in flight",
              versions ? fmt::format("{:>10}{:>7}", "versions", "delay") : "",
              bytes ? fmt::format("{:>14}", "peak bytes") : "");

@@ -12,9 +12,10 @@ namespace pipewright {
 /// One thread a rank, started once. A job runs on all of them at the same time.
 class Workers {
  public:
-  /// `threads_per_rank`: intra-op threads of each. `pin`: each rank stays on its share of the cores,
-  /// where that has one for every thread; of a process that was launched beside others, of its part
-  /// of them (base/cores.h). A rank alone in a process that was not goes where the system likes.
+  /// `threads_per_rank`: intra-op threads of each. `pin`: each rank stays on its share of the
+  /// cores, where that has one for every thread; of a process that was launched beside others, of
+  /// its part of them (base/cores.h). A rank alone in a process that was not goes where the system
+  /// likes.
   Workers(int num_ranks, int threads_per_rank, bool pin = true);
   ~Workers();
   Workers(const Workers&) = delete;

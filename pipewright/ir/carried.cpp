@@ -66,7 +66,8 @@ class Shape {
                       carried.micro_batches, carried.backwards.size(), stages));
     }
     if (carried.micro_batches == 0) return;
-    // As many as schedules with a reserve have; more would take memory that no instruction asks for.
+    // As many as schedules with a reserve have; more would take memory that no instruction asks
+    // for.
     const int most = 2 * (program_.num_stages() - 1);
     if (carried.micro_batches < 0 || carried.micro_batches > most) {
       refuse(fmt::format("{} micro-batches cannot be carried over {} stages; at most {} can",

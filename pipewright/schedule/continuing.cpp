@@ -45,10 +45,10 @@ namespace {
 const ScheduleInfo& asynchronous_schedule(const std::string& name) {
   const ScheduleInfo& info = find_schedule(name);
   if (info.asynchronous) return info;
-  throw InvalidArgument("schedule",
-                        fmt::format("'{}' does not go on from one mini-batch to the next; pipedream "
-                                    "and pipedream-2bw do",
-                                    name));
+  throw InvalidArgument(
+      "schedule", fmt::format("'{}' does not go on from one mini-batch to the next; pipedream "
+                              "and pipedream-2bw do",
+                              name));
 }
 
 }  // namespace

@@ -14,7 +14,8 @@ namespace pipewright {
 struct ContinuingSpec {
   std::string name;  // "pipedream" or "pipedream-2bw", with "eager-" before it or without
   int ranks = 1;
-  /// Not of those with two versions: all stages use, for a micro-batch, the version that the first stage used.
+  /// Not of those with two versions: all stages use, for a micro-batch, the version that the first
+  /// stage used.
   bool vertical_sync = false;
 };
 

@@ -5,8 +5,8 @@
 namespace pipewright {
 namespace {
 
-/// After so many pieces more a rank may hear what the others did of one: the last rank is behind the
-/// first by at most what is carried from one piece to the next.
+/// After so many pieces more a rank may hear what the others did of one: the last rank is behind
+/// the first by at most what is carried from one piece to the next.
 int pieces_until_heard(const ContinuingSchedule& schedule, int micro_batches) {
   return 1 + (schedule.most_carried() + micro_batches - 1) / micro_batches;
 }

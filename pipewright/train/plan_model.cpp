@@ -60,21 +60,29 @@ class Planner {
     return true;
   }
 
-  /// False where the best plan's size is measured already, or cannot be.
+  /// The best plan of every kind of recompute, and where the best of all is not measured the next
+  /// best. False where there is nothing to measure.
   bool measure_best() {
     const auto& plans = result_.search.plans;
-    if (plans.empty() || !may_measure(plans[0].micro_batch_size)) return false;
     std::vector<std::int64_t> sizes;
-    for (const Plan& plan : plans) {
-      if (sizes.size() == kSizesARound) break;
-      if (!may_measure(plan.micro_batch_size)) continue;
-      if (std::find(sizes.begin(), sizes.end(), plan.micro_batch_size) == sizes.end())
+    const auto add = [&](const Plan& plan) {
+      if (may_measure(plan.micro_batch_size) &&
+          std::find(sizes.begin(), sizes.end(), plan.micro_batch_size) == sizes.end())
         sizes.push_back(plan.micro_batch_size);
+    };
+    std::set<std::pair<std::string, bool>> kinds;
+    for (const Plan& plan : plans) {
+      if (kinds.emplace(plan.recompute(), plan.offloads()).second) add(plan);
+    }
+    if (!plans.empty() && may_measure(plans[0].micro_batch_size)) {
+      for (const Plan& plan : plans) {
+        if (sizes.size() < kSizesARound) add(plan);
+      }
     }
     for (const std::int64_t rows : sizes) {
       if (rows <= most_) measure(rows);
     }
-    return true;
+    return !sizes.empty();
   }
 
   bool may_measure(std::int64_t rows) const { return rows <= most_ && !measured_.contains(rows); }

@@ -59,7 +59,7 @@ struct Strategy {
   /// stages that `offload_stages` marks; else always.
   bool offload = false;
   std::vector<char> offload_stages = {};
-  int threads_per_rank = 0;       // 0: cores / ranks, at least 1
+  int threads_per_rank = 0;  // 0: cores / ranks, at least 1
   /// Each rank stays on its share of the cores: of this process's, or of those that pipewright
   /// launch gave it (base/cores.h). Where several runs use one machine, say false.
   bool pin = true;

@@ -125,7 +125,7 @@ TEST_F(AsynchronousCommand, TheTableOfAllComparesThem) {
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.out,
               AllOf(HasSubstr("versions  delay"),
-                    HasSubstr("pipedream               1           6     0.0%         6"),
+                    HasSubstr("pipedream                1           6     0.0%         6"),
                     HasSubstr("their gradients are of older weights than they change"),
                     HasSubstr("pipedream: updates are delayed"),
                     HasSubstr("pipedream-2bw: updates are delayed"),

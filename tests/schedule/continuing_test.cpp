@@ -323,8 +323,7 @@ TEST(Continuing, TheDefaultIsLongEnoughForASteadyState) {
   EXPECT_EQ(sizes({.name = "pipedream", .ranks = 4, .micro_batches = 1}), (std::pair{24, 1}));
   EXPECT_EQ(sizes({.name = "pipedream-2bw", .ranks = 4, .micro_batches = 1}), (std::pair{24, 4}));
   EXPECT_EQ(sizes({.name = "pipedream-2bw", .ranks = 4, .micro_batches = 3}), (std::pair{8, 2}));
-  EXPECT_EQ(sizes({.name = "eager-pipedream", .ranks = 4, .micro_batches = 1}),
-            (std::pair{48, 1}));
+  EXPECT_EQ(sizes({.name = "eager-pipedream", .ranks = 4, .micro_batches = 1}), (std::pair{48, 1}));
   EXPECT_EQ(sizes({.name = "eager-pipedream-2bw", .ranks = 4, .micro_batches = 3}),
             (std::pair{18, 3}));
   EXPECT_EQ(sizes({.name = "1f1b", .ranks = 4, .micro_batches = 3}), (std::pair{1, 0}));
@@ -373,7 +372,8 @@ TEST(Continuing, TwoBufferedWeightsNeedAMicroBatchARankAnUpdate) {
 /// micro-batches an update uses the same versions.
 TEST(Continuing, TwoBufferedWeightsWithAReserveComputeTheSame) {
   for (int ranks = 1; ranks <= 6; ++ranks) {
-    ScheduleSpec spec{.name = "eager-pipedream-2bw", .ranks = ranks, .micro_batches = 2 * ranks - 1};
+    ScheduleSpec spec{
+        .name = "eager-pipedream-2bw", .ranks = ranks, .micro_batches = 2 * ranks - 1};
     spec.mini_batches = 6;
     const Program eager = make_schedule(spec);
     spec.name = "pipedream-2bw";

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <random>
 
 #include "pipewright/schedule/continuing.h"
 #include "pipewright/schedule/lower.h"
@@ -87,8 +88,8 @@ TEST(Asynchronous, TheHeaviestStageSetsThePace) {
   }
 }
 
-/// Between F and B of a micro-batch, rank r does as many backwards as there are ranks after it; with
-/// a reserve, twice as many.
+/// Between F and B of a micro-batch, rank r does as many backwards as there are ranks after it;
+/// with a reserve, twice as many.
 TEST(Asynchronous, PipedreamHoldsAVersionForEachUpdateOfAMicroBatchsWay) {
   for (const auto& [name, each] : {std::pair("pipedream", 1), {"eager-pipedream", 2}}) {
     sweep({.name = name}, [each = each](const ScheduleSpec& spec, const Program& program) {
@@ -148,6 +149,46 @@ TEST(Asynchronous, TwoBufferedWeightsAreTwoAndOneUpdateLate) {
       EXPECT_EQ(sim.asynchronous->versions, std::vector<int>(ranks, 2));
       EXPECT_EQ(sim.asynchronous->version_bytes, std::vector<double>(ranks, 1024));
     });
+  }
+}
+
+/// The steady bubble where every instruction takes up to a third more or less, at random.
+double bubble_of_uneven_times(const ScheduleSpec& spec, unsigned seed) {
+  const Program program = make_schedule(spec);
+  Timeline times;
+  times.ranks.resize(program.ranks.size());
+  std::mt19937 random(seed);
+  for (std::size_t rank = 0; rank < program.ranks.size(); ++rank) {
+    for (const Instruction i : program.ranks[rank]) {
+      if (i.kind() == Kind::kStep) continue;
+      const double share = static_cast<double>(random()) / std::mt19937::max();  // 0 to 1
+      Span span;
+      span.end = (i.kind() == Kind::kForward ? 1 : 2) * (2 + 2 * share) / 3;
+      span.stage = i.stage();
+      span.micro_batch = i.micro_batch();
+      span.kind = i.kind();
+      times.ranks[rank].push_back(span);
+    }
+  }
+  StepCosts costs;
+  costs.stages.resize(program.placement.size());
+  const Simulation sim = simulate(program, costs, {.as_in = &times});
+  EXPECT_TRUE(sim.asynchronous->is_steady);
+  return sim.asynchronous->steady.bubble_fraction();
+}
+
+/// Without a reserve, what takes longer once is waited for by all and never made up for.
+TEST(Asynchronous, AReserveMakesUpForUnevenTimes) {
+  for (const int ranks : {2, 4, 8}) {
+    for (const unsigned seed : {1U, 2U, 3U}) {
+      ScheduleSpec spec{.name = "pipedream-2bw", .ranks = ranks, .micro_batches = 2 * ranks};
+      spec.mini_batches = 64;
+      const double plain = bubble_of_uneven_times(spec, seed);
+      spec.name = "eager-pipedream-2bw";
+      const double eager = bubble_of_uneven_times(spec, seed);
+      EXPECT_GT(plain, 0.06) << "K=" << ranks << " seed " << seed;
+      EXPECT_LT(eager, plain / 3) << "K=" << ranks << " seed " << seed;
+    }
   }
 }
 

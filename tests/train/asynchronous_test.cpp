@@ -200,7 +200,8 @@ TEST(AsynchronousTraining, GoesOnAfterAFailure) {
 
 TEST(AsynchronousTraining, HoldsAsManyVersionsAsTheSimulatorSays) {
   constexpr int kSteps = 24;  // of which the last results come late
-  for (const char* schedule : {"pipedream", "pipedream-2bw", "eager-pipedream", "eager-pipedream-2bw"}) {
+  for (const char* schedule :
+       {"pipedream", "pipedream-2bw", "eager-pipedream", "eager-pipedream-2bw"}) {
     for (const int ranks : {1, 2, 3, 4}) {
       for (const int micro_batches : {1, 2, 4, 6}) {
         if (micro_batches < least_between_updates(schedule, ranks)) continue;
@@ -208,8 +209,10 @@ TEST(AsynchronousTraining, HoldsAsManyVersionsAsTheSimulatorSays) {
         run.trainer.drain();
         StepCosts costs;
         costs.stages.resize(static_cast<std::size_t>(ranks));
-        const auto program = make_schedule(
-            {.name = schedule, .ranks = ranks, .micro_batches = micro_batches, .mini_batches = kSteps});
+        const auto program = make_schedule({.name = schedule,
+                                            .ranks = ranks,
+                                            .micro_batches = micro_batches,
+                                            .mini_batches = kSteps});
         const auto held = simulate(program, costs).asynchronous->versions;
         EXPECT_THAT(run.results.back().versions, testing::ElementsAreArray(held))
             << schedule << " K=" << ranks << " M=" << micro_batches;
@@ -265,9 +268,10 @@ TEST(AsynchronousTraining, RefusesWhatNeedsAllRanksAtOnce) {
               HasSubstr("which layers 'embed' and 'head' share over two stages"));
   EXPECT_EQ(refusal_of(strategy), "accepted");
   EXPECT_EQ(refusal_of(strategy_of(1, 4, "pipedream"), {.tied = true}), "accepted");
-  EXPECT_THAT(refusal_of(strategy_of(4, 3, "pipedream-2bw")),
-              HasSubstr("needs at least 4 micro-batches an update with 4 ranks, and 3 x 1 steps are "
-                        "fewer; use micro_batches = 4 or more"));
+  EXPECT_THAT(
+      refusal_of(strategy_of(4, 3, "pipedream-2bw")),
+      HasSubstr("needs at least 4 micro-batches an update with 4 ranks, and 3 x 1 steps are "
+                "fewer; use micro_batches = 4 or more"));
   EXPECT_THAT(refusal_of(strategy_of(4, 6, "eager-pipedream-2bw")),
               HasSubstr("needs at least 7 micro-batches an update with 4 ranks"));
   strategy = strategy_of(4, 2, "pipedream-2bw");

@@ -97,8 +97,10 @@ INSTANTIATE_TEST_SUITE_P(All, CudaSchedules,
 
 /// By definition on the CPU, by the pipeline on the GPU: in 64 bits the same but for rounding.
 TEST_F(Cuda, DelayedWeightsAreThoseOfTheDefinition) {
-  for (const auto& [schedule, micro_batches] :
-       {std::pair("pipedream", 1), {"pipedream", 2}, {"pipedream-2bw", 4}, {"eager-pipedream-2bw", 5}}) {
+  for (const auto& [schedule, micro_batches] : {std::pair("pipedream", 1),
+                                                {"pipedream", 2},
+                                                {"pipedream-2bw", 4},
+                                                {"eager-pipedream-2bw", 5}}) {
     for (const auto recompute : {RecomputeMode::kNone, RecomputeMode::kAll}) {
       SCOPED_TRACE(fmt::format("{} M={} recompute={}", schedule, micro_batches,
                                static_cast<int>(recompute)));

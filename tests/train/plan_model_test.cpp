@@ -46,6 +46,21 @@ TEST(PlanModel, MeasuresTheSizeOfTheBestPlan) {
   EXPECT_NE(std::find(sizes.begin(), sizes.end(), best), sizes.end()) << best;
 }
 
+/// Who tries plans tries one of another kind too (try_plans.h): that one must be predicted as well.
+TEST(PlanModel, MeasuresTheSizeOfTheBestPlanOfEveryKindOfRecompute) {
+  PlanRequest request;
+  request.global_batch = 12;  // so few sizes that all could be measured: times change nothing
+  request.memory_bytes = 115 * 1024;
+  const PlannedModel planned = plan(request, 12);
+  std::set<int> sizes;
+  for (const Profile& profile : planned.profiles) sizes.insert(profile.micro_batch_size);
+  std::map<std::string, int> best;  // of a kind: its size
+  for (const Plan& plan : planned.search.plans)
+    best.try_emplace(plan.recompute(), plan.micro_batch_size);
+  EXPECT_EQ(best.size(), 2U) << "the budget leaves no choice";
+  for (const auto& [kind, size] : best) EXPECT_TRUE(sizes.contains(size)) << kind << " " << size;
+}
+
 TEST(PlanModel, PlansKeepTheirBudget) {
   for (const int ranks : {1, 2}) {
     PlanRequest request;
