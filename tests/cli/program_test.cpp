@@ -74,7 +74,8 @@ TEST(Simulate, AllIsOneObjectWithEverySchedule) {
   std::vector<std::string> names;
   for (const auto& schedule : out.at("schedules")) names.push_back(schedule.at("schedule"));
   EXPECT_THAT(names, ElementsAre("gpipe", "1f1b", "eager-1f1b", "interleaved-1f1b", "zb-h1",
-                                 "zb-h2", "zb-v", "pipedream", "pipedream-2bw", "forward-only"));
+                                 "zb-h2", "zb-v", "pipedream", "pipedream-2bw", "eager-pipedream",
+                                 "eager-pipedream-2bw", "forward-only"));
 }
 
 TEST(Simulate, ATimeIsThatOfARanksWholeShare) {
