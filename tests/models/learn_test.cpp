@@ -143,8 +143,8 @@ TEST(Learns, GptGoesOnWithSentences) {
   EXPECT_GT(learned(std::move(model), {text(40000, 1), text(4000, 2), 16, 200, 3e-3}), 0.35);
 }
 
-/// The most frequent word is 0.134 of those hidden. It is all that the model knows for the first
-/// 400 steps.
+/// The most frequent word is 0.134 of those hidden. With a rate of 3e-3 that is all that the model
+/// knows for some hundred steps; how many, a machine's rounding decides.
 TEST(Learns, BertGuessesHiddenWords) {
   const auto words = std::make_shared<WordPiece>(sentence_vocabulary(), "made");
   const auto text = [&](std::int64_t tokens, std::uint64_t seed) {
@@ -158,7 +158,7 @@ TEST(Learns, BertGuessesHiddenWords) {
                               .vocab = words->size(),
                               .dropout = 0,
                               .later = true});
-  EXPECT_GT(learned(std::move(model), {text(40000, 1), text(4000, 2), 32, 800, 3e-3}), 0.35);
+  EXPECT_GT(learned(std::move(model), {text(40000, 1), text(4000, 2), 32, 800, 2e-3}), 0.35);
 }
 
 }  // namespace
