@@ -169,12 +169,11 @@ nlohmann::json measure_rank(const Sizes& sizes, const Cell& cell, int steps) {
   return {{"step", measured.step}, {"fastest", measured.fastest}, {"busy", measured.busy}};
 }
 
-Profile profile_of(const Sizes& sizes, int rows, int ranks) {
+Profile profile_of(const Sizes& sizes, int rows) {
   const Batch batch = make_batch(sizes, rows);
   MeasureOptions options;
   options.optimizer = sgd;
   options.model = "gpt";
-  options.beside = ranks - 1;
   return measure_profile(make_model(sizes), cross_entropy(), batch.inputs, batch.targets, options);
 }
 

@@ -56,8 +56,8 @@ void measure_cores(const Sizes& sizes, const Cell& cell, int steps, Measured* me
 /// In one of those processes: runs its rank.
 nlohmann::json measure_rank(const Sizes& sizes, const Cell& cell, int steps);
 
-/// The layers for a micro-batch of so many rows, while as many cores compute as there are ranks.
-Profile profile_of(const Sizes& sizes, int rows, int ranks);
+/// The layers for a micro-batch of so many rows.
+Profile profile_of(const Sizes& sizes, int rows);
 
 /// What a step of the cell should take by that profile.
 double predicted_seconds(const Profile& profile, const Sizes& sizes, const Cell& cell);

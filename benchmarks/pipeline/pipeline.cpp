@@ -85,12 +85,12 @@ class Run {
   void measure_all() {
     const auto cores = static_cast<int>(std::thread::hardware_concurrency());
     for (const int micro_batches : numbers_of(o_.micro_batches, "--micro-batches")) {
+      if (o_.predict) profile_ = profile_of(o_.sizes, o_.sizes.batch / micro_batches);
       for (const int ranks : numbers_of(o_.ranks, "--ranks")) {
         if (ranks > cores) {
           fmt::print(stderr, "left out: K = {} on {} cores\n", ranks, cores);
           continue;
         }
-        if (o_.predict) profile_ = profile_of(o_.sizes, o_.sizes.batch / micro_batches, ranks);
         for (int round = 0; round < o_.rounds; ++round) {
           for (const std::string& way : parts_of(o_.ways)) measure_ours(ranks, micro_batches, way);
           measure_the_peer(ranks, micro_batches);

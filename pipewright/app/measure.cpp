@@ -52,7 +52,6 @@ MeasureOptions measure_options(const config::Config& config, const Strategy& str
   options.precision = strategy.precision;
   options.optimizer = make_optimizer(config);
   options.model = config.model.file.empty() ? config.model.name : config.model.file;
-  options.beside = (strategy.ranks * strategy.replicas - 1) * torch::get_num_threads();
   return options;
 }
 

@@ -8,7 +8,6 @@
 
 #include "pipewright/memory/meter.h"
 #include "pipewright/profile/alike.h"
-#include "pipewright/profile/companions.h"
 #include "pipewright/profile/layer_probe.h"
 #include "pipewright/profile/machine.h"
 #include "pipewright/profile/model_pass.h"
@@ -154,7 +153,6 @@ class Measurement {
   }
 
   Profile make() {
-    const Companions others(first_device().is_cpu() ? options_.beside : 0);
     profile_.model = options_.model;
     profile_.machine = machine_name();
     profile_.micro_batch_size = static_cast<int>(targets_.empty() ? 1 : targets_[0].size(0));

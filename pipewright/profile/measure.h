@@ -14,9 +14,6 @@ struct MeasureOptions {
   Precision precision = Precision::kFull;
   std::string model = "model";      // a name, for people
   OptimizerFactory optimizer = {};  // its state and step are measured too, on copies
-  /// On the CPU: so many other cores compute meanwhile, as those of other ranks will. A core alone
-  /// is faster, and steps that are planned with its times take longer than they should.
-  int beside = 0;
 };
 
 /// Measures a model's layers one after the other on one micro-batch, where the model is, in the

@@ -3,9 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "pipewright/base/cores.h"
 #include "pipewright/nn/linear.h"
-#include "pipewright/profile/companions.h"
 #include "tests/train/test_models.h"
 
 namespace pipewright {
@@ -18,38 +16,6 @@ constexpr std::int64_t kTensor = kRows * kColumns * 4;
 Profile profile_of(const Sequence& model) {
   const auto x = torch::randn({kRows, kColumns});
   return measure_profile(model, mean_squared_error(), {x}, {torch::zeros_like(x)});
-}
-
-/// Other threads that compute meanwhile have their own memory.
-TEST(MeasureProfile, KnowsTheSameBytesWhereOthersCompute) {
-  const Sequence model = make_model({});
-  const Batch batch = make_batch(8, 0, {});
-  std::vector<Profile> profiles;
-  for (const int beside : {0, 1, 3}) {
-    MeasureOptions options;
-    options.beside = beside;
-    profiles.push_back(
-        measure_profile(model, cross_entropy(), batch.inputs, batch.targets, options));
-    profiles.back().host_bandwidth = 0;
-    for (LayerCost& layer : profiles.back().layers) {
-      EXPECT_GT(layer.forward_seconds, 0);
-      layer.forward_seconds = layer.backward_seconds = layer.step_seconds = 0;
-      layer.backward_input_seconds = layer.backward_weight_seconds = 0;
-    }
-  }
-  EXPECT_EQ(profiles[1], profiles[0]);
-  EXPECT_EQ(profiles[2], profiles[0]);
-}
-
-TEST(Companions, LeaveTheMeasuredThreadItsCores) {
-  const int cores = static_cast<int>(usable_cores().size());
-  const int threads = torch::get_num_threads();
-  torch::set_num_threads(1);
-  EXPECT_EQ(Companions(0).count(), 0);
-  EXPECT_EQ(Companions(1000).count(), cores - 1);
-  torch::set_num_threads(cores);
-  EXPECT_EQ(Companions(1000).count(), 0);
-  torch::set_num_threads(threads);
 }
 
 TEST(MeasureProfile, KnowsTheBytesOfKnownLayers) {
