@@ -17,7 +17,7 @@ if [[ "$preset" == "tsan" && -z "${PIPEWRIGHT_FIXED_ADDRESSES:-}" ]] && setarch 
   PIPEWRIGHT_FIXED_ADDRESSES=yes exec setarch -R "$PWD/tools/sanitize.sh" "$preset" "$@"
 fi
 
-threaded=(checkpoint input launch)
+threaded=(base checkpoint input launch)
 targets=(all)
 tests=(-E '^browser\.')
 if [[ "$preset" == "tsan" ]]; then
