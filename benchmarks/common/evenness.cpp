@@ -1,12 +1,14 @@
 #include "benchmarks/common/evenness.h"
 
+#include <torch/torch.h>
+
 #include <algorithm>
-#include <array>
 #include <barrier>
 #include <chrono>
 #include <thread>
 #include <vector>
 
+#include "benchmarks/common/arithmetic.h"
 #include "pipewright/base/cores.h"
 
 namespace pipewright::bench {
@@ -16,30 +18,31 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kTime{30};
 
-/// As many independent sums as keep a core's units busy; some microseconds.
-double arithmetic(double seed) {
-  std::array<double, 16> sums{};
-  sums.fill(seed);
-  for (int i = 0; i < 4000; ++i) {
-    for (double& sum : sums) sum = sum * 0.999 + 0.001;
-  }
-  double all = 0;
-  for (const double sum : sums) all += sum;
-  return all;
-}
-
 /// Rounds a second.
-double speed(double seed) {
+double speed(const Work& work) {
   const auto start = Clock::now();
-  volatile double result = seed;
   int rounds = 0;
-  for (; Clock::now() - start < kTime; ++rounds) result = arithmetic(result);
+  for (; Clock::now() - start < kTime; ++rounds) work();
   return rounds / std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 }  // namespace
 
-double evenness_of_cores(int ranks) {
+Work some_matrix_products() {
+  constexpr int kRows = 128, kIn = 256, kOut = 512;
+  const auto a = torch::randn({kRows, kIn}), b = torch::randn({kIn, kOut});
+  return [a, b, out = torch::empty({kRows, kOut})]() mutable {
+    const torch::NoGradGuard no_gradient;
+    at::mm_out(out, a, b);
+  };
+}
+
+Work some_arithmetic() {
+  constexpr std::int64_t kRounds = 200'000;
+  return [] { arithmetic_in_registers(kRounds); };
+}
+
+double evenness_of_cores(int ranks, const std::function<Work()>& make_work) {
   const std::vector<int> cores = usable_cores();
   std::vector<double> speeds(static_cast<std::size_t>(ranks));
   std::barrier together(ranks);
@@ -47,8 +50,11 @@ double evenness_of_cores(int ranks) {
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
       pin_thread(share_of_cores(cores, rank, ranks));
+      at::set_num_threads(1);
+      const Work work = make_work();
+      work();
       together.arrive_and_wait();
-      speeds[static_cast<std::size_t>(rank)] = speed(rank + 1);
+      speeds[static_cast<std::size_t>(rank)] = speed(work);
     });
   }
   for (std::thread& thread : threads) thread.join();

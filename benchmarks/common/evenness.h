@@ -1,13 +1,22 @@
 #pragma once
 
+#include <functional>
+
 namespace pipewright::bench {
 
+/// What a core does some dozens of times for evenness_of_cores(). Both take less than a
+/// millisecond.
+using Work = std::function<void()>;
+Work some_matrix_products();
+Work some_arithmetic();  // arithmetic_in_registers()
+
 /// How evenly fast the ranks' cores are just now: the slowest one's speed over that of the mean, 1
-/// at best. Every rank's share of the cores does arithmetic in registers at the same time, for some
-/// hundredths of a second; no memory, no library, no engine takes part. A pipeline of equal stages
-/// has the speed of its slowest core: about what is missing to 1 is a bubble that no schedule can
-/// fill.
-double evenness_of_cores(int ranks);
+/// at best. Every rank's share of the cores does the same work of its own at the same time, for
+/// some hundredths of a second; no engine takes part. A pipeline of equal stages has the speed of
+/// its slowest core: about what is missing to 1 is a bubble that no schedule can fill. The work
+/// should be of the kind the stages do: a core whose second thread is another's has half its speed
+/// in matrix products and all of it in arithmetic that stays in registers.
+double evenness_of_cores(int ranks, const std::function<Work()>& make_work);
 
 /// Cores that are as even as that count as even.
 inline constexpr double kEven = 0.97;

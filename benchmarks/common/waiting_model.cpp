@@ -5,27 +5,45 @@
 #include <chrono>
 #include <thread>
 
+#include "benchmarks/common/arithmetic.h"
+
 namespace pipewright::bench {
 namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-void wait(double seconds) {
-  if (seconds > 0) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+/// What a layer does instead of its work.
+struct Pause {
+  double seconds = 0;
+  std::int64_t rounds = 0;  // of arithmetic
+
+  void make() const {
+    if (seconds > 0) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+    arithmetic_in_registers(rounds);
+  }
+};
+
+void save(AutogradContext* context, const Pause& pause) {
+  context->saved_data["seconds"] = pause.seconds;
+  context->saved_data["rounds"] = pause.rounds;
+}
+
+Pause saved(AutogradContext* context) {
+  return {context->saved_data["seconds"].toDouble(), context->saved_data["rounds"].toInt()};
 }
 
 /// Its input, late; and its gradient, late.
 class WaitForInput : public torch::autograd::Function<WaitForInput> {
  public:
-  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x, double seconds) {
-    context->saved_data["seconds"] = seconds;
-    wait(seconds);
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x, Pause pause) {
+    save(context, pause);
+    pause.make();
     return x.clone();
   }
 
   static tensor_list backward(AutogradContext* context, const tensor_list& gradients) {
-    wait(context->saved_data["seconds"].toDouble());
+    saved(context).make();
     return {gradients[0], torch::Tensor()};
   }
 };
@@ -33,40 +51,47 @@ class WaitForInput : public torch::autograd::Function<WaitForInput> {
 /// Nothing of a weight, at once; and its gradient, late.
 class WaitForWeight : public torch::autograd::Function<WaitForWeight> {
  public:
-  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& weight,
-                               double seconds) {
-    context->saved_data["seconds"] = seconds;
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& weight, Pause pause) {
+    save(context, pause);
     context->saved_data["parameters"] = weight.numel();
     return torch::zeros({});
   }
 
   static tensor_list backward(AutogradContext* context, const tensor_list& /*gradients*/) {
-    wait(context->saved_data["seconds"].toDouble());
+    saved(context).make();
     return {torch::ones(context->saved_data["parameters"].toInt()), torch::Tensor()};
   }
 };
 
 struct WaitingLayer : torch::nn::Module {
-  WaitingLayer(double wait_seconds, std::int64_t parameters)
-      : seconds(wait_seconds), weight(register_parameter("weight", torch::zeros(parameters))) {}
+  WaitingLayer(Pause a_pause, std::int64_t parameters)
+      : pause(a_pause), weight(register_parameter("weight", torch::zeros(parameters))) {}
 
   torch::Tensor forward(const torch::Tensor& x) {
     // The sum needs a gradient where the batch itself does not: the first layer is as long as
     // others.
-    return WaitForInput::apply(x + WaitForWeight::apply(weight, seconds), seconds);
+    return WaitForInput::apply(x + WaitForWeight::apply(weight, pause), pause);
   }
 
-  double seconds;
+  Pause pause;
   torch::Tensor weight;
 };
+
+Sequence make_model(int layers, const Pause& pause, std::int64_t parameters) {
+  Sequence model;
+  for (int i = 0; i < layers; ++i)
+    model.add(fmt::format("wait{}", i), std::make_shared<WaitingLayer>(pause, parameters));
+  return model;
+}
 
 }  // namespace
 
 Sequence make_waiting_model(int layers, double wait, std::int64_t parameters) {
-  Sequence model;
-  for (int i = 0; i < layers; ++i)
-    model.add(fmt::format("wait{}", i), std::make_shared<WaitingLayer>(wait, parameters));
-  return model;
+  return make_model(layers, {.seconds = wait}, parameters);
+}
+
+Sequence make_register_model(int layers, std::int64_t rounds, std::int64_t parameters) {
+  return make_model(layers, {.rounds = rounds}, parameters);
 }
 
 }  // namespace pipewright::bench
