@@ -1,8 +1,8 @@
 // What does a pipeline gain that never empties, what does it hold for that, and does a model still
 // learn as well?
 //
-//     bench_asynchronous [--ranks K] [--rounds R] [--dim D] [--layers L] [--equal] [--curves-svg
-//     FILE]
+//     bench_asynchronous [--ranks K] [--rounds R] [--dim D] [--layers L] [--equal] [--registers]
+//         [--curves-svg FILE]
 //
 // Schedules take turns in one run; medians of rounds are compared. The curves train the same small
 // models by synchronous and by delayed updates, on the same batches.
@@ -19,6 +19,7 @@
 #include "benchmarks/common/evenness.h"
 #include "benchmarks/common/headline.h"
 #include "benchmarks/common/measure.h"
+#include "benchmarks/common/waiting_model.h"
 #include "pipewright/app/run.h"
 #include "pipewright/base/file.h"
 #include "pipewright/base/units.h"
@@ -45,6 +46,7 @@ struct Options {
   int layers = 8;
   int steps = 24;  // a round
   bool equal = false;
+  bool registers = false;
   std::string curves_svg;
 };
 
@@ -90,12 +92,19 @@ Sequence transformer(const Options& o) {
 }
 
 Batch batch_of(const Options& o, int rows) {
-  if (o.equal) return {{torch::randn({rows, kSeq, o.dim})}, {torch::zeros({rows, kSeq, o.dim})}};
+  if (o.equal || o.registers)
+    return {{torch::randn({rows, kSeq, o.dim})}, {torch::zeros({rows, kSeq, o.dim})}};
   return {{torch::randint(kVocabulary, {rows, kSeq})}, {torch::randint(kVocabulary, {rows, kSeq})}};
 }
 
-Sequence model_of(const Options& o) { return o.equal ? equal_blocks(o) : transformer(o); }
-Loss loss_of(const Options& o) { return o.equal ? mean_squared_error() : cross_entropy(); }
+Sequence model_of(const Options& o) {
+  constexpr std::int64_t kRounds = 1'000'000;
+  if (o.registers) return bench::make_register_model(o.layers, kRounds, o.dim);
+  return o.equal ? equal_blocks(o) : transformer(o);
+}
+Loss loss_of(const Options& o) {
+  return o.equal || o.registers ? mean_squared_error() : cross_entropy();
+}
 
 std::unique_ptr<torch::optim::Optimizer> sgd(std::vector<torch::Tensor> parameters) {
   return std::make_unique<torch::optim::SGD>(std::move(parameters), 1e-3);
@@ -104,7 +113,8 @@ std::unique_ptr<torch::optim::Optimizer> sgd(std::vector<torch::Tensor> paramete
 /// One schedule: a trainer, and what its rounds took.
 class Side {
  public:
-  Side(const Options& o, const Way& way) : way_(way) {
+  Side(const Options& o, const Way& way)
+      : way_(way), work_(o.registers ? bench::some_arithmetic : bench::some_matrix_products) {
     torch::manual_seed(1);
     Strategy strategy;
     strategy.ranks = o.ranks;
@@ -131,7 +141,7 @@ class Side {
     constexpr int kFills = 16;
     const bool fills = find_schedule(way_.schedule).asynchronous;
     const int steps = std::max(least, fills ? kFills * strategy_.ranks / way_.micro_batches : 0);
-    const double before = bench::evenness_of_cores(strategy_.ranks);
+    const double before = bench::evenness_of_cores(strategy_.ranks, work_);
     std::vector<StepResult> results;
     const auto keep = [&](StepResult result) {
       if (!result.pending) results.push_back(std::move(result));
@@ -148,7 +158,7 @@ class Side {
     const auto count = static_cast<double>(results.size() - results.size() / 4 - first);
     seconds_.push_back(seconds / count);
     bubbles_.push_back(1 - busy / (strategy_.ranks * seconds));
-    if (std::min(before, bench::evenness_of_cores(strategy_.ranks)) >= bench::kEven)
+    if (std::min(before, bench::evenness_of_cores(strategy_.ranks, work_)) >= bench::kEven)
       even_bubbles_.push_back(bubbles_.back());
     last_ = std::move(results[results.size() / 2]);
   }
@@ -212,6 +222,7 @@ class Side {
   }
 
   Way way_;
+  std::function<bench::Work()> work_;  // by which cores are even
   Strategy strategy_;
   std::unique_ptr<Trainer> trainer_;
   Batch batch_;
@@ -381,6 +392,9 @@ int main(int argc, char** argv) {
   app.add_option("--dim", o.dim, "Width of the transformer");
   app.add_option("--layers", o.layers, "Its blocks");
   app.add_flag("--equal", o.equal, "Blocks of two products alone: as long on every rank");
+  app.add_flag(
+      "--registers", o.registers,
+      "Layers of arithmetic in registers: as long on every core, whatever others do there");
   app.add_option("--curves-svg", o.curves_svg,
                  "Where to draw the validation losses; trains for minutes");
   CLI11_PARSE(app, argc, argv);

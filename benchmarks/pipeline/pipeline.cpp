@@ -118,9 +118,9 @@ class Run {
         way == "processes" && !o_.process_schedules.empty() ? o_.process_schedules : o_.schedules;
     for (const std::string& schedule : schedules_of(names, ranks, micro_batches)) {
       Line line{"ours", {ranks, micro_batches, schedule, way, link_, o_.recompute}, {}};
-      const double before = evenness_of_cores(ranks);
+      const double before = evenness_of_cores(ranks, some_matrix_products);
       line.measured = measure(o_.sizes, line.cell, o_.steps);
-      line.measured.evenness = std::min(before, evenness_of_cores(ranks));
+      line.measured.evenness = std::min(before, evenness_of_cores(ranks, some_matrix_products));
       if (o_.cores && way == "threads" && ranks > 1)
         measure_cores(o_.sizes, line.cell, o_.steps, &line.measured);
       if (o_.predict) line.measured.predicted = predicted_seconds(profile_, o_.sizes, line.cell);
