@@ -98,7 +98,7 @@ Batch batch_of(const Options& o, int rows) {
 }
 
 Sequence model_of(const Options& o) {
-  constexpr std::int64_t kRounds = 1'000'000;
+  constexpr std::int64_t kRounds = 250'000;
   if (o.registers) return bench::make_register_model(o.layers, kRounds, o.dim);
   return o.equal ? equal_blocks(o) : transformer(o);
 }

@@ -16,7 +16,7 @@ using torch::autograd::tensor_list;
 /// What a layer does instead of its work.
 struct Pause {
   double seconds = 0;
-  std::int64_t rounds = 0;  // of arithmetic
+  std::int64_t rounds = 0;  // of arithmetic; a row, before the batch is known
 
   void make() const {
     if (seconds > 0) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
@@ -70,7 +70,8 @@ struct WaitingLayer : torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& x) {
     // The sum needs a gradient where the batch itself does not: the first layer is as long as
     // others.
-    return WaitForInput::apply(x + WaitForWeight::apply(weight, pause), pause);
+    const Pause all{pause.seconds, pause.rounds * x.size(0)};
+    return WaitForInput::apply(x + WaitForWeight::apply(weight, all), all);
   }
 
   Pause pause;
@@ -90,8 +91,8 @@ Sequence make_waiting_model(int layers, double wait, std::int64_t parameters) {
   return make_model(layers, {.seconds = wait}, parameters);
 }
 
-Sequence make_register_model(int layers, std::int64_t rounds, std::int64_t parameters) {
-  return make_model(layers, {.rounds = rounds}, parameters);
+Sequence make_register_model(int layers, std::int64_t rounds_a_row, std::int64_t parameters) {
+  return make_model(layers, {.rounds = rounds_a_row}, parameters);
 }
 
 }  // namespace pipewright::bench

@@ -10,8 +10,8 @@ namespace pipewright::bench {
 /// input and in that of its weights, hands its input on as it is, and has so many parameters.
 Sequence make_waiting_model(int layers, double wait, std::int64_t parameters);
 
-/// The same with arithmetic_in_registers() of so many rounds instead of waiting: it keeps a core
-/// busy, and takes as long on one whose caches others use too.
-Sequence make_register_model(int layers, std::int64_t rounds, std::int64_t parameters);
+/// The same with arithmetic_in_registers() of so many rounds a row of the batch instead of waiting:
+/// it keeps a core busy, and takes as long on one whose caches others use too.
+Sequence make_register_model(int layers, std::int64_t rounds_a_row, std::int64_t parameters);
 
 }  // namespace pipewright::bench

@@ -6,6 +6,7 @@
 #include "benchmarks/common/cores.h"
 #include "benchmarks/common/measure.h"
 #include "benchmarks/common/processes.h"
+#include "benchmarks/common/waiting_model.h"
 #include "pipewright/models/gpt.h"
 #include "pipewright/plan/search.h"
 #include "pipewright/profile/measure.h"
@@ -22,6 +23,8 @@ namespace {
 constexpr int kWarmUp = 2;
 
 Sequence make_model(const Sizes& s, bool later = false) {
+  constexpr std::int64_t kRoundsARow = 1'000'000;
+  if (s.registers) return make_register_model(s.layers, kRoundsARow, s.dim);
   torch::manual_seed(1);
   return make_gpt({.layers = s.layers,
                    .dim = s.dim,
@@ -34,9 +37,15 @@ Sequence make_model(const Sizes& s, bool later = false) {
 
 Batch make_batch(const Sizes& s, int rows) {
   torch::manual_seed(2);
+  if (s.registers) {
+    return {.inputs = {torch::randn({rows, s.seq, s.dim})},
+            .targets = {torch::zeros({rows, s.seq, s.dim})}};
+  }
   return {.inputs = {torch::randint(s.vocab, {rows, s.seq})},
           .targets = {torch::randint(s.vocab, {rows, s.seq})}};
 }
+
+Loss loss_of(const Sizes& s) { return s.registers ? mean_squared_error() : cross_entropy(); }
 
 std::unique_ptr<torch::optim::Optimizer> sgd(const Parameters& parameters) {
   return std::make_unique<torch::optim::SGD>(parameters, 1e-3);
@@ -86,7 +95,7 @@ double page_faults() {
 
 /// Steps in this process, alone or as one of several.
 Measured run_steps(const Sizes& sizes, const Cell& cell, int steps) {
-  Trainer trainer(make_model(sizes, cell.way == "processes"), cross_entropy(), sgd,
+  Trainer trainer(make_model(sizes, cell.way == "processes"), loss_of(sizes), sgd,
                   strategy_of(cell));
   const Batch batch = make_batch(sizes, sizes.batch);
   for (int i = 0; i < kWarmUp; ++i) trainer.step(batch);
@@ -123,6 +132,7 @@ std::vector<std::string> arguments_of(const Sizes& s, const Cell& cell, int step
                                   "--micro-batches", fmt::to_string(cell.micro_batches),
                                   "--schedules",     cell.schedule};
   if (cell.recompute) all.emplace_back("--recompute");
+  if (s.registers) all.emplace_back("--registers");
   return all;
 }
 
@@ -143,7 +153,7 @@ void measure_cores(const Sizes& sizes, const Cell& cell, int steps, Measured* me
   const Program program = make_schedule(
       {.name = cell.schedule, .ranks = cell.ranks, .micro_batches = cell.micro_batches});
   const Sequence model = make_model(sizes);
-  const auto stages = Trainer(model, cross_entropy(), sgd, strategy_of(cell)).sizes();
+  const auto stages = Trainer(model, loss_of(sizes), sgd, strategy_of(cell)).sizes();
   const Batch tokens = make_batch(sizes, sizes.batch);
   const std::vector<std::int64_t> shape = {sizes.batch, sizes.seq, sizes.dim};
   std::vector<Share> shares;
@@ -152,7 +162,7 @@ void measure_cores(const Sizes& sizes, const Cell& cell, int steps, Measured* me
     const auto has = [&](std::size_t stage) { return program.placement[stage] == rank; };
     share.batch.inputs = {has(0) ? tokens.inputs[0] : torch::randn(shape)};
     share.batch.targets = {has(stages.size() - 1) ? tokens.targets[0] : torch::zeros(shape)};
-    share.loss = has(stages.size() - 1) ? cross_entropy() : mean_squared_error();
+    share.loss = has(stages.size() - 1) ? loss_of(sizes) : mean_squared_error();
     share.strategy.micro_batches = cell.micro_batches;
     share.strategy.recompute = strategy_of(cell).recompute;
     shares.push_back(std::move(share));
@@ -173,8 +183,8 @@ Profile profile_of(const Sizes& sizes, int rows) {
   const Batch batch = make_batch(sizes, rows);
   MeasureOptions options;
   options.optimizer = sgd;
-  options.model = "gpt";
-  return measure_profile(make_model(sizes), cross_entropy(), batch.inputs, batch.targets, options);
+  options.model = sizes.registers ? "registers" : "gpt";
+  return measure_profile(make_model(sizes), loss_of(sizes), batch.inputs, batch.targets, options);
 }
 
 double predicted_seconds(const Profile& profile, const Sizes& sizes, const Cell& cell) {
@@ -188,7 +198,7 @@ double predicted_seconds(const Profile& profile, const Sizes& sizes, const Cell&
   plan.micro_batch_size = profile.micro_batch_size;
   Cell alike = cell;
   alike.way = "threads";
-  plan.sizes = Trainer(make_model(sizes), cross_entropy(), sgd, strategy_of(alike)).sizes();
+  plan.sizes = Trainer(make_model(sizes), loss_of(sizes), sgd, strategy_of(alike)).sizes();
   if (cell.recompute) {
     for (const int size : plan.sizes) plan.operations.push_back(keep_checkpoints(size, {1}, false));
   }

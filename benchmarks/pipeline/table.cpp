@@ -43,6 +43,15 @@ const Line* fastest(const std::vector<Line>& lines, Key key, const std::string& 
   return best;
 }
 
+/// Of the rounds, one after the other.
+std::vector<double> values_of(const Line& line, double Measured::*value) {
+  std::vector<double> values;
+  for (const Measured& round : line.rounds) values.push_back(round.*value);
+  return values;
+}
+
+double middle(const Line& line, double Measured::*value) { return median(values_of(line, value)); }
+
 std::string shown(const Line* line) {
   if (line == nullptr) return "-";
   return fmt::format("{:.0f} ({})", 1e3 * line->measured.step, line->cell.schedule);
@@ -73,16 +82,23 @@ std::string all_cells(const std::vector<Line>& lines) {
 
 std::string beside_the_cores(const std::vector<Line>& lines) {
   std::string text =
-      "| K | M | schedule | ms a step | bubble | formula | cores alone, ms | bubble | slowest core "
-      "over the mean | measured / cores |\n|---|---|---|---|---|---|---|---|---|---|\n";
+      "| K | M | schedule | rounds | ms a step | bubble | formula | cores alone, ms | bubble | "
+      "slowest core over the mean | measured / cores "
+      "|\n|---|---|---|---|---|---|---|---|---|---|---"
+      "|\n";
   for (const Line& line : lines) {
-    const Measured& m = line.measured;
-    if (m.cores == 0) continue;
+    if (line.measured.cores == 0) continue;
+    std::vector<double> bubbles;
+    for (const Measured& round : line.rounds)
+      bubbles.push_back(1 - round.busy / (line.cell.ranks * round.step));
+    const double step = middle(line, &Measured::step), cores = middle(line, &Measured::cores);
     text += fmt::format(
-        "| {} | {} | {} | {:.1f} | {:.1f} % | {:.1f} % | {:.1f} | {:.1f} % | {:.3f} | {:.3f} |\n",
-        line.cell.ranks, line.cell.micro_batches, line.cell.schedule, 1e3 * m.step,
-        100 * line.bubble(), 100 * m.formula, 1e3 * m.cores, 100 * m.cores_bubble, m.slowest_core,
-        m.step / m.cores);
+        "| {} | {} | {} | {} | {:.1f} | {:.1f} % | {:.1f} % | {:.1f} | {:.1f} % | {:.3f} | {:.3f} "
+        "|\n",
+        line.cell.ranks, line.cell.micro_batches, line.cell.schedule, line.rounds.size(),
+        1e3 * step, 100 * median(bubbles), 100 * middle(line, &Measured::formula), 1e3 * cores,
+        100 * middle(line, &Measured::cores_bubble), middle(line, &Measured::slowest_core),
+        step / cores);
   }
   return text;
 }
@@ -183,6 +199,9 @@ nlohmann::json to_json(const std::vector<Line>& lines) {
                    {"cores_bubble", line.measured.cores_bubble},
                    {"slowest_core", line.measured.slowest_core},
                    {"evenness_of_cores", line.measured.evenness},
+                   {"step_seconds_by_round", values_of(line, &Measured::step)},
+                   {"cores_seconds_by_round", values_of(line, &Measured::cores)},
+                   {"evenness_by_round", values_of(line, &Measured::evenness)},
                    {"parts", line.measured.parts}});
   }
   return all;

@@ -11,7 +11,8 @@ namespace pipewright::bench {
 struct Line {
   std::string who;  // "ours" or "peer"
   Cell cell;
-  Measured measured;
+  Measured measured;             // the fastest round
+  std::vector<Measured> rounds;  // all of them
 
   double bubble() const { return 1 - measured.busy / (cell.ranks * measured.step); }
 };
@@ -19,7 +20,8 @@ struct Line {
 /// Every cell of ours, with its bubble beside the formula's and its prediction.
 std::string all_cells(const std::vector<Line>& lines);
 
-/// Steps beside what the cores do where nothing waits, as the schedule would have it.
+/// Steps beside what the cores do where nothing waits, as the schedule would have it: medians of
+/// the rounds, in which both took turns.
 std::string beside_the_cores(const std::vector<Line>& lines);
 
 /// For every K and M the fastest of ours and of the peer, as throughput over that of K = 2, M = 1,
