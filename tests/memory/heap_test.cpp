@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 #include <malloc.h>
+#include <sys/resource.h>
 
+#include <array>
 #include <cstdlib>
+#include <cstring>
+#include <thread>
 
 namespace pipewright {
 namespace {
@@ -19,6 +23,35 @@ bool keeps_a_block() {
   return own && mallinfo2().fordblks >= kBytes;
 }
 
+/// More than one of a thread's heaps has: takes it, writes to it, frees it.
+void use_several_heaps() {
+  constexpr std::size_t kBlock = std::size_t{16} << 20;
+  std::array<void*, 12> blocks{};
+  for (void*& block : blocks) {
+    block = std::malloc(kBlock);
+    std::memset(block, 1, kBlock);
+  }
+  for (void* block : blocks) std::free(block);
+}
+
+/// Whether a thread that does the same again touches the same pages.
+bool keeps_heaps_of_a_thread() {
+  bool kept = false;
+  std::thread([&] {
+    const auto faults = [] {
+      rusage used{};
+      getrusage(RUSAGE_THREAD, &used);
+      return used.ru_minflt;
+    };
+    use_several_heaps();
+    const auto before = faults();
+    use_several_heaps();
+    constexpr long kFew = 2000;  // of 49152 pages
+    kept = faults() - before < kFew;
+  }).join();
+  return kept;
+}
+
 [[noreturn]] void tell(bool right) { std::exit(right ? 0 : 1); }
 
 // Each in a process of its own: it is for the whole process, and for good.
@@ -26,6 +59,12 @@ bool keeps_a_block() {
 TEST(HeapDeathTest, KeepsWhatIsFreed) {
   EXPECT_EXIT(tell(!keeps_a_block()), testing::ExitedWithCode(0), "");
   EXPECT_EXIT((keep_freed_memory(), tell(keeps_a_block())), testing::ExitedWithCode(0), "");
+}
+
+TEST(HeapDeathTest, KeepsWhatThreadsFree) {
+  EXPECT_EXIT(tell(!keeps_heaps_of_a_thread()), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT((keep_freed_memory(), tell(keeps_heaps_of_a_thread())), testing::ExitedWithCode(0),
+              "");
 }
 
 TEST(HeapDeathTest, LeavesWhatTheEnvironmentSays) {
