@@ -1,7 +1,7 @@
 // What does a pipeline gain that never empties, what does it hold for that, and does a model still
 // learn as well?
 //
-//     bench_asynchronous [--ranks K] [--rounds R] [--dim D] [--layers L] [--equal] [--registers]
+//     bench_asynchronous [--ranks K] [--rounds R] [--dim D] [--layers L] [--work W]
 //         [--curves-svg FILE]
 //
 // Schedules take turns in one run; medians of rounds are compared. The curves train the same small
@@ -45,8 +45,7 @@ struct Options {
   int dim = 128;
   int layers = 8;
   int steps = 24;  // a round
-  bool equal = false;
-  bool registers = false;
+  std::string work = "transformer";
   std::string curves_svg;
 };
 
@@ -92,18 +91,20 @@ Sequence transformer(const Options& o) {
 }
 
 Batch batch_of(const Options& o, int rows) {
-  if (o.equal || o.registers)
+  if (o.work != "transformer")
     return {{torch::randn({rows, kSeq, o.dim})}, {torch::zeros({rows, kSeq, o.dim})}};
   return {{torch::randint(kVocabulary, {rows, kSeq})}, {torch::randint(kVocabulary, {rows, kSeq})}};
 }
 
 Sequence model_of(const Options& o) {
   constexpr std::int64_t kRounds = 250'000;
-  if (o.registers) return bench::make_register_model(o.layers, kRounds, o.dim);
-  return o.equal ? equal_blocks(o) : transformer(o);
+  constexpr double kSeconds = 250e-6;
+  if (o.work == "registers") return bench::make_register_model(o.layers, kRounds, o.dim);
+  if (o.work == "clock") return bench::make_busy_model(o.layers, kSeconds, o.dim);
+  return o.work == "blocks" ? equal_blocks(o) : transformer(o);
 }
 Loss loss_of(const Options& o) {
-  return o.equal || o.registers ? mean_squared_error() : cross_entropy();
+  return o.work == "transformer" ? cross_entropy() : mean_squared_error();
 }
 
 std::unique_ptr<torch::optim::Optimizer> sgd(std::vector<torch::Tensor> parameters) {
@@ -113,8 +114,7 @@ std::unique_ptr<torch::optim::Optimizer> sgd(std::vector<torch::Tensor> paramete
 /// One schedule: a trainer, and what its rounds took.
 class Side {
  public:
-  Side(const Options& o, const Way& way)
-      : way_(way), work_(o.registers ? bench::some_arithmetic : bench::some_matrix_products) {
+  Side(const Options& o, const Way& way) : way_(way), even_in_(bench::work_like(o.work)) {
     torch::manual_seed(1);
     Strategy strategy;
     strategy.ranks = o.ranks;
@@ -141,7 +141,7 @@ class Side {
     constexpr int kFills = 16;
     const bool fills = find_schedule(way_.schedule).asynchronous;
     const int steps = std::max(least, fills ? kFills * strategy_.ranks / way_.micro_batches : 0);
-    const double before = bench::evenness_of_cores(strategy_.ranks, work_);
+    const double before = bench::evenness_of_cores(strategy_.ranks, even_in_);
     std::vector<StepResult> results;
     const auto keep = [&](StepResult result) {
       if (!result.pending) results.push_back(std::move(result));
@@ -158,7 +158,7 @@ class Side {
     const auto count = static_cast<double>(results.size() - results.size() / 4 - first);
     seconds_.push_back(seconds / count);
     bubbles_.push_back(1 - busy / (strategy_.ranks * seconds));
-    if (std::min(before, bench::evenness_of_cores(strategy_.ranks, work_)) >= bench::kEven)
+    if (std::min(before, bench::evenness_of_cores(strategy_.ranks, even_in_)) >= bench::kEven)
       even_bubbles_.push_back(bubbles_.back());
     last_ = std::move(results[results.size() / 2]);
   }
@@ -222,7 +222,7 @@ class Side {
   }
 
   Way way_;
-  std::function<bench::Work()> work_;  // by which cores are even
+  std::function<bench::Work()> even_in_;  // what cores do to be compared
   Strategy strategy_;
   std::unique_ptr<Trainer> trainer_;
   Batch batch_;
@@ -391,10 +391,11 @@ int main(int argc, char** argv) {
   app.add_option("--steps", o.steps, "Steps of a round");
   app.add_option("--dim", o.dim, "Width of the transformer");
   app.add_option("--layers", o.layers, "Its blocks");
-  app.add_flag("--equal", o.equal, "Blocks of two products alone: as long on every rank");
-  app.add_flag(
-      "--registers", o.registers,
-      "Layers of arithmetic in registers: as long on every core, whatever others do there");
+  app.add_option("--work", o.work,
+                 "What layers do. blocks: two products each, as long on every rank; registers: "
+                 "arithmetic that touches no memory; clock: that for a set time")
+      ->check(CLI::IsMember({"transformer", "blocks", "registers", "clock"}))
+      ->capture_default_str();
   app.add_option("--curves-svg", o.curves_svg,
                  "Where to draw the validation losses; trains for minutes");
   CLI11_PARSE(app, argc, argv);

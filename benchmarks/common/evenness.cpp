@@ -43,6 +43,10 @@ Work some_arithmetic() {
   return [] { arithmetic_in_registers(kRounds); };
 }
 
+std::function<Work()> work_like(const std::string& layers) {
+  return layers == "registers" || layers == "clock" ? some_arithmetic : some_matrix_products;
+}
+
 double evenness_of_cores(int ranks, const std::function<Work()>& make_work) {
   const std::vector<int> cores = usable_cores();
   std::vector<double> speeds(static_cast<std::size_t>(ranks));

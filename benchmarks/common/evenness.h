@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 namespace pipewright::bench {
 
@@ -9,6 +10,9 @@ namespace pipewright::bench {
 using Work = std::function<void()>;
 Work some_matrix_products();
 Work some_arithmetic();  // arithmetic_in_registers()
+
+/// The one that is like what the layers of a benchmark's --work do.
+std::function<Work()> work_like(const std::string& layers);
 
 /// How evenly fast the ranks' cores are just now: the slowest one's speed over that of the mean, 1
 /// at best. Every rank's share of the cores does the same work of its own at the same time, for

@@ -15,22 +15,34 @@ using torch::autograd::tensor_list;
 
 /// What a layer does instead of its work.
 struct Pause {
-  double seconds = 0;
-  std::int64_t rounds = 0;  // of arithmetic; a row, before the batch is known
+  double seconds = 0;       // asleep
+  double busy = 0;          // seconds of arithmetic, by the clock
+  std::int64_t rounds = 0;  // of arithmetic
+
+  /// What is meant for a row, for so many of them.
+  Pause of_rows(std::int64_t rows) const {
+    return {seconds, busy * static_cast<double>(rows), rounds * rows};
+  }
 
   void make() const {
+    constexpr std::int64_t kSome = 2000;  // some microseconds
     if (seconds > 0) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
     arithmetic_in_registers(rounds);
+    if (busy == 0) return;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(busy);
+    while (std::chrono::steady_clock::now() < end) arithmetic_in_registers(kSome);
   }
 };
 
 void save(AutogradContext* context, const Pause& pause) {
   context->saved_data["seconds"] = pause.seconds;
+  context->saved_data["busy"] = pause.busy;
   context->saved_data["rounds"] = pause.rounds;
 }
 
 Pause saved(AutogradContext* context) {
-  return {context->saved_data["seconds"].toDouble(), context->saved_data["rounds"].toInt()};
+  return {context->saved_data["seconds"].toDouble(), context->saved_data["busy"].toDouble(),
+          context->saved_data["rounds"].toInt()};
 }
 
 /// Its input, late; and its gradient, late.
@@ -70,7 +82,7 @@ struct WaitingLayer : torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& x) {
     // The sum needs a gradient where the batch itself does not: the first layer is as long as
     // others.
-    const Pause all{pause.seconds, pause.rounds * x.size(0)};
+    const Pause all = pause.of_rows(x.size(0));
     return WaitForInput::apply(x + WaitForWeight::apply(weight, all), all);
   }
 
@@ -93,6 +105,10 @@ Sequence make_waiting_model(int layers, double wait, std::int64_t parameters) {
 
 Sequence make_register_model(int layers, std::int64_t rounds_a_row, std::int64_t parameters) {
   return make_model(layers, {.rounds = rounds_a_row}, parameters);
+}
+
+Sequence make_busy_model(int layers, double seconds_a_row, std::int64_t parameters) {
+  return make_model(layers, {.busy = seconds_a_row}, parameters);
 }
 
 }  // namespace pipewright::bench

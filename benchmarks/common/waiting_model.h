@@ -14,4 +14,8 @@ Sequence make_waiting_model(int layers, double wait, std::int64_t parameters);
 /// it keeps a core busy, and takes as long on one whose caches others use too.
 Sequence make_register_model(int layers, std::int64_t rounds_a_row, std::int64_t parameters);
 
+/// The same for a set time a row, by the clock: every core is busy and every stage as long as the
+/// others even where cores are not equally fast.
+Sequence make_busy_model(int layers, double seconds_a_row, std::int64_t parameters);
+
 }  // namespace pipewright::bench

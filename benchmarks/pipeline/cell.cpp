@@ -24,7 +24,9 @@ constexpr int kWarmUp = 2;
 
 Sequence make_model(const Sizes& s, bool later = false) {
   constexpr std::int64_t kRoundsARow = 1'000'000;
-  if (s.registers) return make_register_model(s.layers, kRoundsARow, s.dim);
+  constexpr double kSecondsARow = 1e-3;
+  if (s.work == "registers") return make_register_model(s.layers, kRoundsARow, s.dim);
+  if (s.work == "clock") return make_busy_model(s.layers, kSecondsARow, s.dim);
   torch::manual_seed(1);
   return make_gpt({.layers = s.layers,
                    .dim = s.dim,
@@ -37,7 +39,7 @@ Sequence make_model(const Sizes& s, bool later = false) {
 
 Batch make_batch(const Sizes& s, int rows) {
   torch::manual_seed(2);
-  if (s.registers) {
+  if (s.work != "transformer") {
     return {.inputs = {torch::randn({rows, s.seq, s.dim})},
             .targets = {torch::zeros({rows, s.seq, s.dim})}};
   }
@@ -45,7 +47,9 @@ Batch make_batch(const Sizes& s, int rows) {
           .targets = {torch::randint(s.vocab, {rows, s.seq})}};
 }
 
-Loss loss_of(const Sizes& s) { return s.registers ? mean_squared_error() : cross_entropy(); }
+Loss loss_of(const Sizes& s) {
+  return s.work == "transformer" ? cross_entropy() : mean_squared_error();
+}
 
 std::unique_ptr<torch::optim::Optimizer> sgd(const Parameters& parameters) {
   return std::make_unique<torch::optim::SGD>(parameters, 1e-3);
@@ -130,9 +134,9 @@ std::vector<std::string> arguments_of(const Sizes& s, const Cell& cell, int step
                                   "--steps",         fmt::to_string(steps),
                                   "--ranks",         fmt::to_string(cell.ranks),
                                   "--micro-batches", fmt::to_string(cell.micro_batches),
-                                  "--schedules",     cell.schedule};
+                                  "--schedules",     cell.schedule,
+                                  "--work",          s.work};
   if (cell.recompute) all.emplace_back("--recompute");
-  if (s.registers) all.emplace_back("--registers");
   return all;
 }
 
@@ -183,7 +187,7 @@ Profile profile_of(const Sizes& sizes, int rows) {
   const Batch batch = make_batch(sizes, rows);
   MeasureOptions options;
   options.optimizer = sgd;
-  options.model = sizes.registers ? "registers" : "gpt";
+  options.model = sizes.work == "transformer" ? "gpt" : sizes.work;
   return measure_profile(make_model(sizes), loss_of(sizes), batch.inputs, batch.targets, options);
 }
 

@@ -16,7 +16,7 @@ struct Sizes {
   int seq = 128;
   int vocab = 256;
   int batch = 32;
-  bool registers = false;  // layers of arithmetic in registers instead of it
+  std::string work = "transformer";  // or layers of arithmetic instead: "registers", "clock"
 };
 
 /// One way to train it.

@@ -58,8 +58,9 @@ void check(const Options& o) {
     if (way == "processes" && !o.link.empty())
       throw InvalidArgument("--link", "is of threads; add --ways threads");
   }
-  if (o.sizes.registers && !o.peer.script.empty())
-    throw InvalidArgument("--registers", "the peer has no such layers; leave one of the two out");
+  if (o.sizes.work != "transformer" && !o.peer.script.empty())
+    throw InvalidArgument("--work",
+                          "the peer trains the transformer alone; leave out one of the two");
   for (const int micro_batches : numbers_of(o.micro_batches, "--micro-batches")) {
     if (o.sizes.batch % micro_batches != 0) {
       throw InvalidArgument(
@@ -103,7 +104,7 @@ class Run {
   }
 
   void report() const {
-    if (o_.sizes.registers) fmt::print("Layers of arithmetic in registers instead of: ");
+    if (o_.sizes.work != "transformer") fmt::print("--work {}, instead of: ", o_.sizes.work);
     fmt::print("{} blocks of width {}, {} heads, {} tokens, batch {}, LibTorch {}\n\n{}\n{}\n{}",
                o_.sizes.layers, o_.sizes.dim, o_.sizes.heads, o_.sizes.seq, o_.sizes.batch,
                TORCH_VERSION, against_the_paper(lines_), all_cells(lines_),
@@ -122,7 +123,7 @@ class Run {
         way == "processes" && !o_.process_schedules.empty() ? o_.process_schedules : o_.schedules;
     for (const std::string& schedule : schedules_of(names, ranks, micro_batches)) {
       Line line{"ours", {ranks, micro_batches, schedule, way, link_, o_.recompute}, {}, {}};
-      const auto work = o_.sizes.registers ? some_arithmetic : some_matrix_products;
+      const auto work = work_like(o_.sizes.work);
       const double before = evenness_of_cores(ranks, work);
       line.measured = measure(o_.sizes, line.cell, o_.steps);
       line.measured.evenness = std::min(before, evenness_of_cores(ranks, work));
@@ -190,8 +191,12 @@ Options parse(int argc, char** argv, CLI::App* app) {
   app->add_option("--seq", o.sizes.seq, "Tokens")->capture_default_str();
   app->add_option("--vocab", o.sizes.vocab, "Tokens there are")->capture_default_str();
   app->add_option("--batch", o.sizes.batch, "Sentences a step")->capture_default_str();
-  app->add_flag("--registers", o.sizes.registers,
-                "Instead of blocks layers of arithmetic in registers, as long on every core");
+  app->add_option(
+         "--work", o.sizes.work,
+         "What layers do. registers: arithmetic that touches no memory instead of a block; "
+         "clock: that for a set time")
+      ->check(CLI::IsMember({"transformer", "registers", "clock"}))
+      ->capture_default_str();
   app->add_option("--steps", o.steps, "Timed steps of a cell")->capture_default_str();
   app->add_option("--rounds", o.rounds, "Of ours and the peer in turns; the fastest counts")
       ->capture_default_str();
