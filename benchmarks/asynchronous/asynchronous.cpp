@@ -386,11 +386,12 @@ int main(int argc, char** argv) {
   pipewright::keep_freed_memory();  // as the program does
   pipewright::Options o;
   CLI::App app("An asynchronous pipeline against 1f1b: speed, memory, learning");
-  app.add_option("--ranks", o.ranks, "Ranks, a core each");
-  app.add_option("--rounds", o.rounds, "Rounds; their median counts");
-  app.add_option("--steps", o.steps, "Steps of a round");
-  app.add_option("--dim", o.dim, "Width of the transformer");
-  app.add_option("--layers", o.layers, "Its blocks");
+  const CLI::Range positive(1, 1 << 20);
+  app.add_option("--ranks", o.ranks, "Ranks, a core each")->check(positive);
+  app.add_option("--rounds", o.rounds, "Rounds; their median counts")->check(positive);
+  app.add_option("--steps", o.steps, "Steps of a round")->check(positive);
+  app.add_option("--dim", o.dim, "Width of the layers")->check(positive);
+  app.add_option("--layers", o.layers, "How many")->check(positive);
   app.add_option("--work", o.work,
                  "What layers do. blocks: two products each, as long on every rank; registers: "
                  "arithmetic that touches no memory; clock: that for a set time")
@@ -399,7 +400,12 @@ int main(int argc, char** argv) {
   app.add_option("--curves-svg", o.curves_svg,
                  "Where to draw the validation losses; trains for minutes");
   CLI11_PARSE(app, argc, argv);
-  pipewright::measure_speed(o);
-  if (!o.curves_svg.empty()) pipewright::measure_curves(o);
-  return 0;
+  try {
+    pipewright::measure_speed(o);
+    if (!o.curves_svg.empty()) pipewright::measure_curves(o);
+    return 0;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bench_asynchronous: {}\n", error.what());
+    return 2;
+  }
 }

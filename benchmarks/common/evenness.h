@@ -18,8 +18,8 @@ std::function<Work()> work_like(const std::string& layers);
 /// at best. Every rank's share of the cores does the same work of its own at the same time, for
 /// some hundredths of a second; no engine takes part. A pipeline of equal stages has the speed of
 /// its slowest core: about what is missing to 1 is a bubble that no schedule can fill. The work
-/// should be of the kind the stages do: a core whose second thread is another's has half its speed
-/// in matrix products and all of it in arithmetic that stays in registers.
+/// should be of the kind the stages do: cores that are even in arithmetic that stays in registers
+/// may differ by a factor of two in matrix products (benchmarks/pipeline/README.md).
 double evenness_of_cores(int ranks, const std::function<Work()>& make_work);
 
 /// Cores that are as even as that count as even.
