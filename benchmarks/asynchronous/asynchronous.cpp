@@ -19,6 +19,7 @@
 #include "benchmarks/common/evenness.h"
 #include "benchmarks/common/headline.h"
 #include "benchmarks/common/measure.h"
+#include "benchmarks/common/stolen.h"
 #include "benchmarks/common/waiting_model.h"
 #include "pipewright/app/run.h"
 #include "pipewright/base/file.h"
@@ -46,6 +47,7 @@ struct Options {
   int layers = 8;
   int steps = 24;  // a round
   std::string work = "transformer";
+  double row_ms = 0.25;  // of "clock"
   std::string curves_svg;
 };
 
@@ -98,9 +100,8 @@ Batch batch_of(const Options& o, int rows) {
 
 Sequence model_of(const Options& o) {
   constexpr std::int64_t kRounds = 250'000;
-  constexpr double kSeconds = 250e-6;
   if (o.work == "registers") return bench::make_register_model(o.layers, kRounds, o.dim);
-  if (o.work == "clock") return bench::make_busy_model(o.layers, kSeconds, o.dim);
+  if (o.work == "clock") return bench::make_busy_model(o.layers, 1e-3 * o.row_ms, o.dim);
   return o.work == "blocks" ? equal_blocks(o) : transformer(o);
 }
 Loss loss_of(const Options& o) {
@@ -146,8 +147,12 @@ class Side {
     const auto keep = [&](StepResult result) {
       if (!result.pending) results.push_back(std::move(result));
     };
-    for (int i = 0; i < steps; ++i) keep(trainer_->step(batch_));
-    for (StepResult& result : trainer_->drain()) keep(std::move(result));
+    const double stolen = bench::stolen_seconds();
+    const double wall = bench::seconds_of([&] {
+      for (int i = 0; i < steps; ++i) keep(trainer_->step(batch_));
+      for (StepResult& result : trainer_->drain()) keep(std::move(result));
+    });
+    stolen_.push_back((bench::stolen_seconds() - stolen) / (strategy_.ranks * wall));
     const std::size_t first = results.size() / 4;
     double seconds = 0;
     double busy = 0;
@@ -170,6 +175,8 @@ class Side {
     if (even_bubbles_.empty()) return "-";
     return fmt::format("{:.1f} % ({})", 100 * bench::median(even_bubbles_), even_bubbles_.size());
   }
+  /// By the host, of the ranks' time.
+  double stolen() const { return bench::median(stolen_); }
   double samples_a_second() const { return way_.micro_batches * kRowsAMicroBatch / seconds(); }
   const Way& way() const { return way_; }
   const StepResult& last() const { return last_; }
@@ -229,6 +236,7 @@ class Side {
   std::vector<double> seconds_;
   std::vector<double> bubbles_;
   std::vector<double> even_bubbles_;
+  std::vector<double> stolen_;
   std::vector<double> cores_seconds_;
   std::vector<double> cores_bubbles_;
   StepResult last_;
@@ -272,19 +280,21 @@ void measure_speed(const Options& o) {
               o.ranks, o.layers, o.dim, kRowsAMicroBatch, o.rounds, o.steps);
   std::printf(
       "| schedule | M | ms a step | samples/s | against 1f1b | bubble | on even cores (rounds) | "
-      "predicted | cores alone | ms over theirs | versions by rank |\n");
-  std::printf("|---|---|---|---|---|---|---|---|---|---|---|\n");
+      "stolen | predicted | cores alone | ms over theirs | versions by rank |\n");
+  std::printf("|---|---|---|---|---|---|---|---|---|---|---|---|\n");
   double plain = 0;
   for (const auto& side : sides) {
     if (side->way().schedule == "1f1b") plain = side->samples_a_second();
     std::string versions;
     for (const auto count : side->last().versions) versions += fmt::format("{} ", count);
-    std::printf("| %s | %d | %.1f | %.1f | %.2f | %.1f %% | %s | %.1f %% | %.1f %% | %.3f | %s |\n",
-                side->way().schedule.c_str(), side->way().micro_batches, 1000 * side->seconds(),
-                side->samples_a_second(), side->samples_a_second() / plain, 100 * side->bubble(),
-                side->bubble_on_even_cores().c_str(), 100 * side->predicted_bubble(),
-                100 * side->cores_bubble(), side->seconds() / side->cores_seconds(),
-                versions.empty() ? "1 each" : versions.c_str());
+    std::printf(
+        "| %s | %d | %.1f | %.1f | %.2f | %.1f %% | %s | %.1f %% | %.1f %% | %.1f %% | %.3f | %s "
+        "|\n",
+        side->way().schedule.c_str(), side->way().micro_batches, 1000 * side->seconds(),
+        side->samples_a_second(), side->samples_a_second() / plain, 100 * side->bubble(),
+        side->bubble_on_even_cores().c_str(), 100 * side->stolen(), 100 * side->predicted_bubble(),
+        100 * side->cores_bubble(), side->seconds() / side->cores_seconds(),
+        versions.empty() ? "1 each" : versions.c_str());
     if (side->way().schedule != "1f1b") {
       bench::add(
           {fmt::format("{} over 1f1b, K={} M={}: throughput; bubble, that of its cores alone",
@@ -396,6 +406,9 @@ int main(int argc, char** argv) {
                  "What layers do. blocks: two products each, as long on every rank; registers: "
                  "arithmetic that touches no memory; clock: that for a set time")
       ->check(CLI::IsMember({"transformer", "blocks", "registers", "clock"}))
+      ->capture_default_str();
+  app.add_option("--row-ms", o.row_ms, "With --work clock, of a layer for a row")
+      ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--curves-svg", o.curves_svg,
                  "Where to draw the validation losses; trains for minutes");

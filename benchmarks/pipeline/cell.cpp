@@ -6,6 +6,7 @@
 #include "benchmarks/common/cores.h"
 #include "benchmarks/common/measure.h"
 #include "benchmarks/common/processes.h"
+#include "benchmarks/common/stolen.h"
 #include "benchmarks/common/waiting_model.h"
 #include "pipewright/models/gpt.h"
 #include "pipewright/plan/search.h"
@@ -24,9 +25,8 @@ constexpr int kWarmUp = 2;
 
 Sequence make_model(const Sizes& s, bool later = false) {
   constexpr std::int64_t kRoundsARow = 1'000'000;
-  constexpr double kSecondsARow = 1e-3;
   if (s.work == "registers") return make_register_model(s.layers, kRoundsARow, s.dim);
-  if (s.work == "clock") return make_busy_model(s.layers, kSecondsARow, s.dim);
+  if (s.work == "clock") return make_busy_model(s.layers, 1e-3 * s.row_ms, s.dim);
   torch::manual_seed(1);
   return make_gpt({.layers = s.layers,
                    .dim = s.dim,
@@ -107,6 +107,7 @@ Measured run_steps(const Sizes& sizes, const Cell& cell, int steps) {
   measured.fastest = 1e9;
   StepResult last;
   measured.faults = -page_faults();
+  measured.stolen = -stolen_seconds();
   measured.step = seconds_of([&] {
     for (int i = 0; i < steps; ++i) {
       last = trainer.step(batch);
@@ -116,6 +117,7 @@ Measured run_steps(const Sizes& sizes, const Cell& cell, int steps) {
   });
   measured.step /= steps;
   measured.faults = (measured.faults + page_faults()) / steps;
+  measured.stolen = (measured.stolen + stolen_seconds()) / steps;
   if (cell.way == "processes") return measured;
   explain_bubble(cell, last.timeline, trainer.sizes().size(), &measured);
   const Breakdown parts = breakdown(StepTimes(last.timeline));
@@ -135,7 +137,8 @@ std::vector<std::string> arguments_of(const Sizes& s, const Cell& cell, int step
                                   "--ranks",         fmt::to_string(cell.ranks),
                                   "--micro-batches", fmt::to_string(cell.micro_batches),
                                   "--schedules",     cell.schedule,
-                                  "--work",          s.work};
+                                  "--work",          s.work,
+                                  "--row-ms",        fmt::to_string(s.row_ms)};
   if (cell.recompute) all.emplace_back("--recompute");
   return all;
 }
@@ -149,6 +152,7 @@ Measured measure(const Sizes& sizes, const Cell& cell, int steps) {
     measured.step = std::max(measured.step, rank.at("step").get<double>());
     measured.fastest = std::max(measured.fastest, rank.at("fastest").get<double>());
     measured.busy = rank.at("busy").get<double>();  // each of them knows all
+    measured.stolen = rank.at("stolen").get<double>();
   }
   return measured;
 }
@@ -180,7 +184,10 @@ void measure_cores(const Sizes& sizes, const Cell& cell, int steps, Measured* me
 
 nlohmann::json measure_rank(const Sizes& sizes, const Cell& cell, int steps) {
   const Measured measured = run_steps(sizes, cell, steps);
-  return {{"step", measured.step}, {"fastest", measured.fastest}, {"busy", measured.busy}};
+  return {{"step", measured.step},
+          {"fastest", measured.fastest},
+          {"busy", measured.busy},
+          {"stolen", measured.stolen}};
 }
 
 Profile profile_of(const Sizes& sizes, int rows) {

@@ -17,6 +17,7 @@ struct Sizes {
   int vocab = 256;
   int batch = 32;
   std::string work = "transformer";  // or layers of arithmetic instead: "registers", "clock"
+  double row_ms = 1;                 // of "clock": what a layer takes for a row
 };
 
 /// One way to train it.
@@ -46,6 +47,7 @@ struct Measured {
   double cores_bubble = 0;    // of that
   double slowest_core = 0;    // its time over the mean of all, there
   double evenness = 0;        // of the cores, before and after: the lower (common/evenness.h)
+  double stolen = 0;          // by the host, summed over cores (common/stolen.h)
 };
 
 /// Steps of a cell, after two that do not count. Processes start this program again.

@@ -29,7 +29,8 @@ std::string output_of(const std::string& command) {
 std::optional<double> measure_peer(const Peer& peer, const Sizes& s, int ranks, int micro_batches,
                                    const std::string& schedule, int steps) {
   const std::string command = fmt::format(
-      "OMP_NUM_THREADS=1 timeout 200 {} -m torch.distributed.run --standalone --nproc-per-node {} "
+      "OMP_NUM_THREADS=1 timeout --foreground 200 {} -m torch.distributed.run --standalone "
+      "--nproc-per-node {} "
       "{} --schedule {} --layers {} --dim {} --heads {} --seq {} --vocab {} --batch {} "
       "--micro-batches {} --steps {} 2>&1",
       peer.python, ranks, peer.script, schedule, s.layers, s.dim, s.heads, s.seq, s.vocab, s.batch,

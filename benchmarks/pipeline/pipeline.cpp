@@ -148,10 +148,12 @@ class Run {
 
   /// Of several rounds the fastest one counts, ours as the peer's.
   void add(Line line) {
-    fmt::print(stderr, "{} K={} M={} {} {}: {:.1f} ms, {:.0f} page faults, cores {:.3f} even\n",
-               line.who, line.cell.ranks, line.cell.micro_batches, line.cell.schedule,
-               line.cell.way, 1e3 * line.measured.step, line.measured.faults,
-               line.measured.evenness);
+    fmt::print(
+        stderr,
+        "{} K={} M={} {} {}: {:.1f} ms, {:.0f} page faults, cores {:.3f} even, {:.1f} ms stolen\n",
+        line.who, line.cell.ranks, line.cell.micro_batches, line.cell.schedule, line.cell.way,
+        1e3 * line.measured.step, line.measured.faults, line.measured.evenness,
+        1e3 * line.measured.stolen);
     auto same = std::find_if(lines_.begin(), lines_.end(), [&](const Line& other) {
       return other.who == line.who && other.cell == line.cell;
     });
@@ -196,6 +198,9 @@ Options parse(int argc, char** argv, CLI::App* app) {
          "What layers do. registers: arithmetic that touches no memory instead of a block; "
          "clock: that for a set time")
       ->check(CLI::IsMember({"transformer", "registers", "clock"}))
+      ->capture_default_str();
+  app->add_option("--row-ms", o.sizes.row_ms, "With --work clock, of a layer for a row")
+      ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app->add_option("--steps", o.steps, "Timed steps of a cell")->capture_default_str();
   app->add_option("--rounds", o.rounds, "Of ours and the peer in turns; the fastest counts")

@@ -62,19 +62,20 @@ std::string shown(const Line* line) {
 std::string all_cells(const std::vector<Line>& lines) {
   std::string text =
       "| K | M | schedule | ranks are | ms a step | fastest | bubble | formula | of its stages | "
-      "of its times | cores even | predicted ms | error |\n"
-      "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+      "of its times | cores even | stolen | predicted ms | error |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
   for (const Line& line : lines) {
     if (line.who != "ours") continue;
     const Measured& m = line.measured;
     text += fmt::format(
-        "| {} | {} | {} | {} | {:.1f} | {:.1f} | {:.1f} % | {} | {:.3f} | {} | {} |\n",
+        "| {} | {} | {} | {} | {:.1f} | {:.1f} | {:.1f} % | {} | {:.3f} | {:.1f} % | {} | {} |\n",
         line.cell.ranks, line.cell.micro_batches, line.cell.schedule, line.cell.way, 1e3 * m.step,
         1e3 * m.fastest, 100 * line.bubble(),
         line.cell.way == "threads" ? fmt::format("{:.1f} % | {:.1f} % | {:.1f} %", 100 * m.formula,
                                                  100 * m.of_stages, 100 * m.of_times)
                                    : "- | - | -",
-        m.evenness, m.predicted > 0 ? fmt::format("{:.1f}", 1e3 * m.predicted) : "-",
+        m.evenness, 100 * m.stolen / (line.cell.ranks * m.step),
+        m.predicted > 0 ? fmt::format("{:.1f}", 1e3 * m.predicted) : "-",
         m.predicted > 0 ? fmt::format("{:+.1f} %", 100 * (m.predicted / m.step - 1)) : "-");
   }
   return text;
@@ -199,6 +200,7 @@ nlohmann::json to_json(const std::vector<Line>& lines) {
                    {"cores_bubble", line.measured.cores_bubble},
                    {"slowest_core", line.measured.slowest_core},
                    {"evenness_of_cores", line.measured.evenness},
+                   {"stolen_seconds", line.measured.stolen},
                    {"step_seconds_by_round", values_of(line, &Measured::step)},
                    {"cores_seconds_by_round", values_of(line, &Measured::cores)},
                    {"evenness_by_round", values_of(line, &Measured::evenness)},
