@@ -87,7 +87,8 @@ TEST_P(FusedBlock, HasTheValuesAndGradientsOfItsOperations) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FusedBlock,
-                         testing::Combine(testing::Values(1, 3), testing::Values(1, 2, 7),
+                         testing::Combine(testing::Values(1, 3),
+                                          testing::Values(1, 2, 7, 32, 33, 70),
                                           testing::Values("none", "tanh")));
 
 TEST(FusedBlocks, TakeAnInputThatLiesOtherwise) {
@@ -95,6 +96,81 @@ TEST(FusedBlocks, TakeAnInputThatLiesOtherwise) {
   const Tensor across = inputs.x.detach().transpose(0, 1).contiguous().transpose(0, 1);
   ASSERT_FALSE(across.is_contiguous());
   EXPECT_TRUE(fused_block(across, inputs.weights, {kHeads, kEpsilon}).equal(fused(inputs)));
+}
+
+TEST(FusedBlocks, TakeWeightsThatLieOtherwise) {
+  const Inputs inputs = make_inputs();
+  Inputs across = inputs;
+  across.weights.qkv = inputs.weights.qkv.detach().t().contiguous().t().requires_grad_();
+  ASSERT_FALSE(across.weights.qkv.is_contiguous());
+  EXPECT_TRUE(fused(across).equal(fused(inputs)));
+  const auto right = torch::autograd::grad({fused(inputs).sum()}, inputs.all());
+  const auto ours = torch::autograd::grad({fused(across).sum()}, across.all());
+  for (std::size_t i = 0; i < right.size(); ++i) EXPECT_TRUE(ours[i].equal(right[i])) << i;
+}
+
+TEST(FusedBlocks, AreAsPreciseIn32BitsAsTheirOperations) {
+  for (const char* gelu : {"none", "tanh"}) {
+    const Inputs exact = make_inputs(3, 40);
+    Inputs inputs = exact;
+    const auto to_float = [](Tensor* t) { *t = t->detach().to(torch::kFloat).requires_grad_(); };
+    BlockWeights& w = inputs.weights;
+    for (Tensor* t :
+         {&inputs.x, &w.norm1, &w.norm1_bias, &w.qkv, &w.qkv_bias, &w.proj, &w.proj_bias, &w.norm2,
+          &w.norm2_bias, &w.up, &w.up_bias, &w.down, &w.down_bias})
+      to_float(t);
+    const Tensor seed = torch::randn_like(exact.x);
+    const auto gradients = [&](const Tensor& out, const Inputs& of) {
+      auto all = torch::autograd::grad({out}, of.all(), {seed.to(out.scalar_type())});
+      all.push_back(out);
+      return all;
+    };
+    const auto right = gradients(plain_block(exact.x, exact.weights, gelu), exact);
+    const auto plain = gradients(plain_block(inputs.x, inputs.weights, gelu), inputs);
+    const auto ours = gradients(fused(inputs, gelu), inputs);
+    for (std::size_t i = 0; i < right.size(); ++i) {
+      const double scale = right[i].abs().max().item<double>();
+      EXPECT_LT(difference(ours[i], right[i]), 4 * difference(plain[i], right[i]) + 1e-6 * scale)
+          << "of input " << i << ", " << gelu;
+    }
+  }
+}
+
+TEST(FusedBlocks, HaveTheSameBitsForAnyNumberOfThreads) {
+  const int before = at::get_num_threads();
+  const auto run = [&](int threads) {
+    at::set_num_threads(threads);
+    const Inputs inputs = make_inputs(64, 40, torch::kFloat);
+    const Tensor out = fused(inputs);
+    auto all = torch::autograd::grad({out.square().sum()},
+                                     {inputs.weights.norm1, inputs.weights.norm2_bias});
+    all.push_back(out);
+    return all;
+  };
+  const auto right = run(1);
+  const auto ours = run(2);
+  at::set_num_threads(before);
+  for (std::size_t i = 0; i < right.size(); ++i) EXPECT_TRUE(ours[i].equal(right[i])) << i;
+}
+
+TEST(FusedBlocks, SayWhichWeightDoesNotFit) {
+  const auto refused = [](const auto& change) {
+    Inputs inputs = make_inputs();
+    change(&inputs.weights);
+    return refusal([&] { fused(inputs); });
+  };
+  EXPECT_THAT(refused([](BlockWeights* w) {
+                w->down = torch::ones({kDim, kDim}, torch::kFloat64);
+              }),
+              testing::AllOf(HasSubstr("'down' is Double [12, 12] on cpu"),
+                             HasSubstr("must be Double [12, 48]")));
+  EXPECT_THAT(refused([](BlockWeights* w) { w->norm2 = torch::ones({kDim}); }),
+              HasSubstr("'norm2' is Float [12]"));
+  const Inputs inputs = make_inputs();
+  EXPECT_THAT(refusal([&] {
+                fused_block(inputs.x, inputs.weights, {5, kEpsilon});
+              }),
+              HasSubstr("5 heads do not divide a width of 12"));
 }
 
 /// Gradients of every parameter, from .grad, which is then forgotten.
