@@ -1,6 +1,7 @@
 #include "pipewright/models/block_kernels.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -18,7 +19,7 @@
 namespace pipewright::kernels {
 namespace {
 
-constexpr int kLanes = 16;  // partial sums: a vector of the widest registers
+constexpr std::int64_t kLanes = 16;  // partial sums: a vector of the widest registers
 
 /// By a polynomial, to about a unit in the last place: a loop over it becomes vector instructions.
 PIPEWRIGHT_INLINE float exponential(float x) {
@@ -73,35 +74,30 @@ PIPEWRIGHT_INLINE Gate<T> tanh_gate(T x) {
   return {value, value * (1 - value) * kTwiceA * (1 + 3 * kB * x * x)};
 }
 
-template <typename T>
-PIPEWRIGHT_INLINE T sum_of(const T* lanes) {
-  T sum = 0;
-  for (int i = 0; i < kLanes; ++i) sum += lanes[i];
-  return sum;
-}
-
 /// The sum of value(i), i < count, in an order that vector instructions have too.
 template <typename T, typename Value>
 PIPEWRIGHT_INLINE T sum(std::int64_t count, const Value& value) {
-  T lanes[kLanes] = {};
-  std::int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += value(i + lane);
+  std::array<T, kLanes> lanes{};
+  const std::int64_t whole = count / kLanes * kLanes;
+  for (std::int64_t i = 0; i < whole; i += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] += value(i + lane);
   }
-  for (int lane = 0; i < count; ++i, ++lane) lanes[lane] += value(i);
-  return sum_of(lanes);
+  for (std::int64_t i = whole; i < count; ++i) lanes[i - whole] += value(i);
+  T total = 0;
+  for (const T lane : lanes) total += lane;
+  return total;
 }
 
 template <typename T>
 PIPEWRIGHT_INLINE T most_of(std::int64_t count, const T* x) {
-  T lanes[kLanes];
-  for (T& lane : lanes) lane = x[0];
-  std::int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    for (int lane = 0; lane < kLanes; ++lane)
+  std::array<T, kLanes> lanes{};
+  lanes.fill(x[0]);
+  const std::int64_t whole = count / kLanes * kLanes;
+  for (std::int64_t i = 0; i < whole; i += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane)
       lanes[lane] = x[i + lane] > lanes[lane] ? x[i + lane] : lanes[lane];
   }
-  for (; i < count; ++i) lanes[0] = x[i] > lanes[0] ? x[i] : lanes[0];
+  for (std::int64_t i = whole; i < count; ++i) lanes[0] = x[i] > lanes[0] ? x[i] : lanes[0];
   T most = lanes[0];
   for (const T lane : lanes) most = lane > most ? lane : most;
   return most;

@@ -30,10 +30,10 @@ bool can_fuse_block(const torch::Tensor& x);
 ///     y = x + proj(attention(qkv(norm1(x))))
 ///     z = y + down(gelu(up(norm2(y))))
 ///
-/// What it computes is what the operations one by one would, up to rounding. They cost LibTorch
-/// some 5 us each beside their work, forward and backward; of a block of width 64 that is most of
-/// its time. The backward knows both halves of a split one (nn/backward.h). There is no second
-/// derivative: asking for one throws.
+/// What it computes is what LibTorch's operations one by one would, up to rounding, without them:
+/// they cost some microseconds each beside their work, of a block of width 64 most of its time
+/// (block_math.h). The backward knows both halves of a split one (nn/backward.h). There is no second
+/// derivative: asking for one throws. Throws InvalidArgument where weights do not fit x.
 torch::Tensor fused_block(const torch::Tensor& x, const BlockWeights& weights,
                           const BlockOptions& options);
 

@@ -68,6 +68,44 @@ TEST(BlockKernels, PassOnWhatIsNotANumber) {
   }
 }
 
+/// However rows and columns are shared among threads: the same bits.
+TEST(BlockKernels, DoNotDependOnWhoHasWhichRowsAndColumns) {
+  constexpr std::int64_t kRows = 9, kColumns = 37;
+  torch::manual_seed(4);
+  const auto matrix = [] { return torch::randn({kRows, kColumns}); };
+  const Tensor x = matrix(), gradient = matrix(), more = matrix();
+  const Tensor weight = torch::randn({kColumns}), bias = torch::randn({kColumns});
+  const auto run = [&](std::int64_t cut_rows, std::int64_t cut_columns) {
+    const Tensor mean = torch::empty({kRows}), rstd = torch::empty({kRows});
+    const Tensor out = matrix(), in = matrix(), sums = torch::empty({kColumns});
+    const Tensor by_weight = torch::empty({kColumns}), by_bias = torch::empty({kColumns});
+    const Tensor up = x.clone(), act = matrix(), back = gradient.clone();
+    const auto data = [](const Tensor& tensor) { return tensor.data_ptr<float>(); };
+    const kernels::Norm<float> norm{data(weight), data(bias), data(mean), data(rstd), 1e-5};
+    for (const auto& [first, last] :
+         {std::pair<std::int64_t, std::int64_t>(0, cut_rows), {cut_rows, kRows}}) {
+      const kernels::Rows rows{first, last, kColumns};
+      kernels::layer_norm(rows, norm, data(x), data(out));
+      kernels::layer_norm_input(rows, norm, data(x), data(gradient), data(more), data(in));
+      kernels::gelu(rows, Gelu::kExact, data(bias), data(up), data(act));
+      kernels::gelu_backward(rows, Gelu::kExact, data(up), data(back));
+    }
+    for (const auto& [first, last] :
+         {std::pair<std::int64_t, std::int64_t>(0, cut_columns), {cut_columns, kColumns}}) {
+      const kernels::Columns columns{first, last, kColumns, kRows};
+      kernels::column_sums(columns, data(gradient), data(sums));
+      kernels::layer_norm_weights(columns, norm, data(x), data(gradient), data(by_weight),
+                                  data(by_bias));
+    }
+    return std::vector<Tensor>{out, in, mean, rstd, act, back, sums, by_weight, by_bias};
+  };
+  const auto right = run(kRows, kColumns);
+  for (const std::int64_t cut : {1, 4, 8}) {
+    const auto ours = run(cut, 4 * cut);
+    for (std::size_t i = 0; i < right.size(); ++i) EXPECT_TRUE(ours[i].equal(right[i])) << i;
+  }
+}
+
 /// The weights of attention one by one, in double.
 Tensor plain_attention(const Tensor& qkv, const AttentionSizes& s) {
   const auto parts = qkv.to(torch::kDouble)

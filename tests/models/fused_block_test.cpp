@@ -136,23 +136,6 @@ TEST(FusedBlocks, AreAsPreciseIn32BitsAsTheirOperations) {
   }
 }
 
-TEST(FusedBlocks, HaveTheSameBitsForAnyNumberOfThreads) {
-  const int before = at::get_num_threads();
-  const auto run = [&](int threads) {
-    at::set_num_threads(threads);
-    const Inputs inputs = make_inputs(64, 40, torch::kFloat);
-    const Tensor out = fused(inputs);
-    auto all = torch::autograd::grad({out.square().sum()},
-                                     {inputs.weights.norm1, inputs.weights.norm2_bias});
-    all.push_back(out);
-    return all;
-  };
-  const auto right = run(1);
-  const auto ours = run(2);
-  at::set_num_threads(before);
-  for (std::size_t i = 0; i < right.size(); ++i) EXPECT_TRUE(ours[i].equal(right[i])) << i;
-}
-
 TEST(FusedBlocks, SayWhichWeightDoesNotFit) {
   const auto refused = [](const auto& change) {
     Inputs inputs = make_inputs();
