@@ -32,8 +32,8 @@ bool can_fuse_block(const torch::Tensor& x);
 ///
 /// What it computes is what LibTorch's operations one by one would, up to rounding, without them:
 /// they cost some microseconds each beside their work, of a block of width 64 most of its time
-/// (block_math.h). The backward knows both halves of a split one (nn/backward.h). There is no second
-/// derivative: asking for one throws. Throws InvalidArgument where weights do not fit x.
+/// (block_math.h). The backward knows both halves of a split one (nn/backward.h). There is no
+/// second derivative: asking for one throws. Throws InvalidArgument where weights do not fit x.
 torch::Tensor fused_block(const torch::Tensor& x, const BlockWeights& weights,
                           const BlockOptions& options);
 

@@ -126,7 +126,8 @@ TEST(Recompute, EveryModeEndsWithTheSameWeights) {
 
 /// The least that does, as the refusal says it, is enough; the measured peak keeps to it.
 TEST(Recompute, ABudgetIsKeptOrRefusedWithWhatWouldDo) {
-  const std::vector<std::string> split = {"pipeline.partition=manual", "pipeline.sizes=[3, 4]",
+  // Rank 0 has nearly all blocks, and two micro-batches in flight: where computing again helps.
+  const std::vector<std::string> split = {"pipeline.partition=manual", "pipeline.sizes=[5, 2]",
                                           "data.batch=32"};
   std::vector<std::string> small = split;
   small.insert(small.end(), {"recompute.mode=budget", "recompute.budget=1000"});
@@ -135,8 +136,8 @@ TEST(Recompute, ABudgetIsKeptOrRefusedWithWhatWouldDo) {
   EXPECT_THAT(problem, HasSubstr("in all; write at least that"));
   const TempFolder dir;
   const Ending plain = run(dir / "none", split);
-  const std::int64_t most = *std::max_element(plain.peak_bytes.begin(), plain.peak_bytes.end());
-  const std::int64_t budget = most * 95 / 100;
+  ASSERT_GT(plain.peak_bytes[0], plain.peak_bytes[1]);
+  const std::int64_t budget = plain.peak_bytes[0] * 95 / 100;
   std::vector<std::string> tight = split;
   tight.insert(tight.end(),
                {"recompute.mode=budget", "recompute.budget=" + std::to_string(budget)});
