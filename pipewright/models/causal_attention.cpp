@@ -4,8 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <vector>
+#include <memory>
 
 #include "pipewright/models/block_kernels.h"
 #include "pipewright/torch/gemm.h"
@@ -89,8 +88,8 @@ void attend_back(const AttentionSizes& s, const Head<const T>& head, Matrix<cons
 template <typename T, typename Work>
 void for_all_heads(const AttentionSizes& s, std::int64_t buffer, const Work& work) {
   at::parallel_for(0, s.batch * s.heads, 1, [&](std::int64_t first, std::int64_t last) {
-    std::vector<T> memory(static_cast<std::size_t>(buffer));
-    for (std::int64_t i = first; i < last; ++i) work(i / s.heads, i % s.heads, memory.data());
+    const auto memory = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(buffer));
+    for (std::int64_t i = first; i < last; ++i) work(i / s.heads, i % s.heads, memory.get());
   });
 }
 
