@@ -408,7 +408,7 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"transformer", "blocks", "registers", "clock"}))
       ->capture_default_str();
   app.add_option("--row-ms", o.row_ms, "With --work clock, of a layer for a row")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(0.001, 1e6))
       ->capture_default_str();
   app.add_option("--curves-svg", o.curves_svg,
                  "Where to draw the validation losses; trains for minutes");

@@ -200,7 +200,7 @@ Options parse(int argc, char** argv, CLI::App* app) {
       ->check(CLI::IsMember({"transformer", "registers", "clock"}))
       ->capture_default_str();
   app->add_option("--row-ms", o.sizes.row_ms, "With --work clock, of a layer for a row")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(0.001, 1e6))
       ->capture_default_str();
   app->add_option("--steps", o.steps, "Timed steps of a cell")->capture_default_str();
   app->add_option("--rounds", o.rounds, "Of ours and the peer in turns; the fastest counts")
